@@ -2,7 +2,7 @@
 
 Answers, confirms and deliveries are posted as they are decided and flushed after the commit: nothing leaves this
 process before what it rests on is on disk. Some deliveries rest on nothing in their pass (early_deliveries.py),
-and the answer to a declaration rests on the coordinator's disk.
+and answers to declarations and deletions rest on the coordinator's disk.
 """
 
 import time
@@ -281,7 +281,7 @@ class ShardLoop:
         self._buffer.commit()
         self._publishing.confirm()
         self._listener.flush()
-        self._buffer.commit_declared()  # a flush of the disk that no declaration waits for
+        self._buffer.commit_behind()  # a flush of the disk that nobody waits for
 
     def _expire(self, number: int, due_ms: int) -> None:
         """The message at a queue's head may have waited for too long."""

@@ -23,7 +23,7 @@ from shardmq.protocol.native.operations.topology import (
     QueueUnbind,
 )
 from shardmq.topology.arguments import SERVER_NAMED
-from shardmq.topology.commands import Bind, DeclareExchange, DeclareQueue, DeleteExchange, DeleteQueue, Unbind
+from shardmq.topology.commands import Bind, DeclareExchange, DeclareQueue, DeleteExchange, Unbind
 from shardmq.topology.entities import DEFAULT_EXCHANGE
 from shardmq.topology.repeats import is_repeated
 from shardmq.topology.router import ALTERNATE
@@ -118,9 +118,9 @@ def queue_delete(channel: Channel, operation: QueueDelete, reply: Reply) -> None
     client = channel.client
     client.permissions.check_configure(operation.queue, "queue")
     queue = client.queue(operation.queue)
-    command = DeleteQueue(client.vhost, operation.queue, operation.if_unused, operation.if_empty)
-    answer = shaped(reply, lambda messages: {"messages": messages})
-    client.reach(queue, lambda: client.perform(command, answer))
+    client.delete_queue(
+        queue, operation.if_unused, operation.if_empty, shaped(reply, lambda messages: {"messages": messages})
+    )
 
 
 def queue_bind(channel: Channel, operation: QueueBind, reply: Reply, *, any_key: bool = False) -> None:

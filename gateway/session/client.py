@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from shardmq.bus.coordinator_link import Outcome, Reply
-from shardmq.bus.messages.shard import Counts, Purge
+from shardmq.bus.messages.shard import Counts, DropQueue, Purge
 from shardmq.errors import (
     AccessRefused,
     InvalidRequest,
@@ -24,7 +24,7 @@ from shardmq.gateway.session.front import Front
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.gateway.state.message_loans import Account
 from shardmq.limits import DECLARE_SECONDS, DELIVERY_WINDOW_BYTES, DELIVERY_WINDOWS_BYTES, GET_BYTES, GETS_BYTES
-from shardmq.topology.commands import Command, DeclareQueue
+from shardmq.topology.commands import Command, DeclareQueue, DeleteQueue
 from shardmq.topology.entities import REPLY_QUEUES, Queue, check_nesting
 from shardmq.topology.repeats import repeated_queue
 
@@ -32,7 +32,7 @@ PAUSE_SECONDS: Final = 0.002
 """Pause before a queue is declared again that was being deleted; each time twice as long."""
 
 REACH_SECONDS: Final = 5.0
-"""How long a deletion waits for the queue's shard to take what was sent to it before; then it goes ahead."""
+"""How long a deletion waits for the queue's shard, to take what was sent to it before, or to count; then it goes on."""
 
 CLIENT_PROPERTIES_BYTES_MAX: Final = 4096
 """What a client may say of itself and have it kept, as msgpack; 5,000 connections make 20 MB of it at most."""
@@ -231,6 +231,30 @@ class Client:
     def count(self, queue: Queue, reply: Reply, *, is_declared: bool = False) -> None:
         """Count what is in a queue, which was just declared or not; the result is (ready messages, consumers)."""
         self.state.links[queue.shard].ask(Counts(queue.id, is_declared), reply)
+
+    def delete_queue(self, queue: Queue, if_unused: bool, if_empty: bool, reply: Reply) -> None:
+        """Delete a queue; the result is how many messages that were ready went with it.
+
+        The coordinator decides. Its answer comes behind the change, and the shard is told to drop the queue behind all
+        that was sent to it from here; so the count is that of all who were told that they had published. The
+        coordinator tells the shard as well: this gateway may end in between.
+        """
+        link = self.state.links[queue.shard]
+
+        def dropped(outcome: Outcome) -> None:
+            reply(0 if isinstance(outcome, Unavailable) else outcome)  # it is deleted; what it had is not known
+
+        def deleted(outcome: Outcome) -> None:
+            if isinstance(outcome, RequestError):
+                reply(outcome)
+            else:
+                link.ask(DropQueue(queue.id), dropped, REACH_SECONDS)
+
+        command = DeleteQueue(self.vhost, queue.name, if_unused, if_empty, queue.id)
+        if if_unused or if_empty:
+            self.reach(queue, lambda: self.perform(command, deleted))
+        else:
+            self.perform(command, deleted)
 
     def reach(self, queue: Queue, then: Callable[[], None]) -> None:
         """Call `then` once all that was sent to a queue before has reached its shard.

@@ -47,7 +47,7 @@ class DeclareQueue(_Command, tag=3, frozen=True):
 
 
 class DeleteQueue(_Command, tag=4, frozen=True):
-    """Delete a queue, its messages and its bindings. The answer is how many ready messages it had.
+    """Delete a queue, its messages and its bindings.
 
     Its shard refuses with `if_unused` if it has consumers, with `if_empty` if it has ready messages. A `queue` other
     than 0 is the id it must have, so that a queue declared since under the same name stays.

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from shardmq.bus.listener import Responder
+from shardmq.bus.listener import Peer, Responder
 from shardmq.bus.messages.reads import Peek, SeenBatch
 from shardmq.bus.messages.shard import AssignQueue, Cancelled, Counts, DropQueue, PrepareDelete, Purge
 from shardmq.errors import ReplyCode, RowDamaged
@@ -16,9 +16,12 @@ from shardmq.shards.queues.factory import make_queue
 from shardmq.shards.segments.segment import Segment
 from shardmq.shards.segments.steps import SEGMENT_COST_BYTES, Steps
 from shardmq.shards.state.hosted_queue import HostedQueue
-from shardmq.shards.state.shard import ShardState
+from shardmq.shards.state.shard import COORDINATOR, ShardState
 from shardmq.shards.state.sliced_work import SLICE_BYTES
 from shardmq.topology.entities import Queue
+
+DROPPED_MAX: Final = 1024
+"""Deleted queues whose number of messages is remembered for who asks next."""
 
 DROPPED_TIMERS: Final = 2000
 """Timers of deleted queues removed in one commit."""
@@ -50,6 +53,7 @@ class Administration:
         self._dead_letters = dead_letters
         self._reservations = reservations
         self._enrolment = enrolment
+        self._dropped: dict[int, tuple[Peer, int]] = {}  # who dropped a queue, and how many messages went with it
         for number, segments in dropped:
             state.slices.add(self._clear(number, segments), partial(state.buffer.clear, number))
         self.handlers: dict[type, Callable[[Any, Any], None]] = {
@@ -127,6 +131,10 @@ class Administration:
             responder.answer(None)
 
     def _drop(self, responder: Responder[int], message: DropQueue) -> None:
+        """Delete a queue, for the coordinator and for the gateway that was asked for it; both hear the same count.
+
+        The coordinator asks until it is answered, so its answer alone has to be true after a crash.
+        """
         state = self._state
         out = state.quarantine.queues.get(message.queue)
         if out is not None and (out.declared is None or out.declared.durable):  # what cannot be read is not deleted
@@ -135,7 +143,10 @@ class Administration:
         state.quarantine.queues.pop(message.queue, None)  # nothing of it would survive a restart anyway
         hosted = state.queues.get(message.queue)
         if hosted is None:
-            responder.answer(0)
+            if responder.peer.role == COORDINATOR:
+                state.buffer.hasten()
+            who, count = self._dropped.pop(message.queue, (responder.peer, 0))
+            responder.answer(0 if who is responder.peer else count)
             return
         state.catch_up(hosted)
         del state.queues[message.queue]
@@ -159,6 +170,11 @@ class Administration:
             for producer in hosted.producers.seen if hosted.producers is not None else ():
                 state.buffer.forget(queue.id, producer)
         state.slices.add(self._clear(queue.id, segments), partial(state.buffer.clear, queue.id))
+        self._dropped[queue.id] = responder.peer, count
+        if len(self._dropped) > DROPPED_MAX:
+            del self._dropped[next(iter(self._dropped))]
+        if responder.peer.role == COORDINATOR:
+            state.buffer.hasten()
         responder.answer(count)
 
     def _clear(self, number: int, segments: list[Segment]) -> Steps:

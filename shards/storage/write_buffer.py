@@ -82,7 +82,7 @@ class WriteBuffer:
         self._settled_at: float | None = None
         self._due = False
         self._settle_due = False
-        self._is_declared = False
+        self._may_follow = False
 
     def open(self, segment: Segment) -> None:
         """Note a segment that is filled in this pass."""
@@ -133,23 +133,27 @@ class WriteBuffer:
     def declare(self, queue: Declared, identity: StoreIdentity | None = None) -> None:
         """Declare a durable queue; with an identity that knows its id, where that has changed.
 
-        It may be written behind the answer (`commit_declared`): the coordinator had it on disk before it told this
-        shard, and tells it again in every session.
+        It may be written behind the answer (`commit_behind`): the coordinator had it on disk before it told this shard,
+        and tells it again in every session.
         """
         self._writes.queues.append(queue)
         if identity is not None:
             self._writes.identity = identity
-        self._is_declared = True
+        self._may_follow = True
 
     def drop(self, queue: int) -> None:
-        """Delete a durable queue; its segments follow."""
+        """Delete a durable queue; its segments follow. It may be written behind the answer, as in `declare`."""
         self._writes.dropped.append(queue)
-        self._due = True
+        self._may_follow = True
 
     def clear(self, queue: int) -> None:
         """Note that nothing is left of a deleted queue."""
         self._writes.cleared.append(queue)
-        self._due = True
+        self._may_follow = True
+
+    def hasten(self) -> None:
+        """Have what was declared and deleted in this pass on disk before any answer."""
+        self._due = self._due or self._may_follow
 
     def wait(self, timer: Timer) -> None:
         """Write a timer."""
@@ -280,9 +284,9 @@ class WriteBuffer:
         for segment in surplus:
             segment.batches = None
 
-    def commit_declared(self) -> None:
-        """Write what was declared in this pass, if that alone was not worth a commit before the answers."""
-        if self._is_declared:
+    def commit_behind(self) -> None:
+        """Write what was declared and deleted in this pass, if that alone was not worth a commit before the answers."""
+        if self._may_follow:
             self._write(self._writes)
 
     def _stored_of(self, surplus: list[Segment]) -> list[Segment]:
@@ -315,4 +319,4 @@ class WriteBuffer:
             if seen is not None:
                 seen.is_due = False
         self._writes = WriteBatch()
-        self._due = self._settle_due = self._is_declared = False
+        self._due = self._settle_due = self._may_follow = False

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from shardmq.bus.link import LinkLost
-from shardmq.bus.messages.base import Call, Inspect, Refusal
+from shardmq.bus.messages.base import Answer, Call, Inspect, Refusal
 from shardmq.bus.messages.shard import (
     Ack,
     AssignQueue,
@@ -203,6 +203,20 @@ def test_a_clean_stop_keeps_what_is_persistent_and_knows_what_was_delivered(shar
     assert [one.redelivered for one in delivery_count for _ in range(one.batch.count)] == [True] * 4 + [False] * 11
     shard.send(Call(7, Counts(2)))
     assert shard.expect(Refusal).code == 404
+
+
+def test_the_coordinator_and_the_gateway_hear_the_same_of_a_dropped_queue(shard: Shard) -> None:
+    shard.send(Publish((1,), run_of(0, 50)))
+    shard.expect(Confirmed)
+    coordinator = shard.dial("coordinator", "coordinator")
+    assert shard.ask(Call(6, DropQueue(1))) == 50
+    coordinator.post(Call(1, DropQueue(1)))
+    coordinator.flush()
+    assert shard.expect(Answer, lambda answer: answer.request == 1, dialer=coordinator).result == 50
+    assert shard.ask(Call(7, DropQueue(1))) == 0
+    shard.restart()  # at once: what the coordinator was answered is on disk
+    assert shard.ask(Call(8, Inspect()))["queues"] == []
+    coordinator.close()
 
 
 def test_a_full_disk_ends_the_process_and_loses_nothing_confirmed(shard: Shard) -> None:

@@ -11,7 +11,7 @@ from shardmq.topology.commands import Command
 from shardmq.topology.entities import Binding, Exchange, OpenTransaction, Permission, Queue, User, Vhost
 
 CommandResult = bool | int | tuple[int, bool] | None
-"""The result of a command: a queue's id, a number of messages, or whether a commit is visible. The result of
+"""The result of a command: a queue's id, or whether a commit is visible. The result of
 BeginTransaction is the transaction's number and whether it was committed before."""
 
 

@@ -1,7 +1,7 @@
 """Commands under way: whose turn it is, what each waits for, its deadline.
 
     perform ─► TURN ─► rules ─► store ─┬─ declared queue ─► SHARD ─► gateways ─► answer
-         (while a queue is declared,   ├─ deleted queue ─► gateways ─► SHARD ─► answer
+         (while a queue is declared,   ├─ deleted queue ─► gateways ─► answer; shard
           others that name it wait)    ├─ committed transaction ─► all shards FOLLOW ─► answer
                                        └─ everything else ─► gateways ─► answer
 
@@ -181,6 +181,11 @@ class CommandExecutor:
     def await_gateways(self, pending: PendingCommand) -> None:
         """Have a command wait until every gateway has applied the topology as it is now."""
         self._leave_turn(pending)
+        if pending.removed and pending.responder is not None:  # who asked drops the queue itself, to count it
+            rest = PendingCommand(None, pending.command, None, pending.since, removed=pending.removed)
+            pending.removed = ()
+            self._replicas.wait(rest)
+            rest.stage = Stage.DONE
         self._replicas.wait(pending)
 
     def answer(self, pending: PendingCommand, result: CommandResult) -> None:

@@ -98,19 +98,10 @@ class QueueSteps:
             self._shards[queue.shard].remove(queue.id)
 
     def drop(self, pending: PendingCommand) -> None:
-        """Have the shards drop the removed queues, which no gateway routes to any more.
-
-        They are dropped, too, where the command was refused meanwhile because it took too long.
-        """
-        is_asked = pending.stage is not Stage.DONE
-        if is_asked and isinstance(pending.command, DeleteQueue):
-            (queue,) = pending.removed
-            pending.queue, pending.stage = queue, Stage.SHARD
-            self._shards[queue.shard].drop(queue.id, partial(self._on_dropped, pending))
-            return
+        """Have the shards drop the removed queues, which no gateway routes to any more; answer who asked."""
         for queue in pending.removed:
             self._shards[queue.shard].drop(queue.id)
-        if is_asked:
+        if pending.stage is not Stage.DONE:
             self._progress.answer(pending, pending.result)
 
     def cancel(self, pending: PendingCommand, vhost: str) -> None:
@@ -139,9 +130,6 @@ class QueueSteps:
         if pending.stage is Stage.PREPARE_DELETE:
             shard.cancel_delete(queue.id)
             self._progress.refuse(pending, Unavailable(f"{away}; delete the queue again when the shard is back"))
-        elif isinstance(pending.command, DeleteQueue):
-            shard.ignore_drop(queue.id)
-            self._progress.answer(pending, 0)  # it is deleted; how many messages it had is not known
         else:
             shard.ignore_assign(queue.id)
             self._publish(pending)
@@ -169,9 +157,3 @@ class QueueSteps:
             self._progress.resume(pending)
         else:
             self._progress.refuse(pending, error)
-
-    def _on_dropped(self, pending: PendingCommand, count: int | RequestError) -> None:
-        if isinstance(count, RequestError):
-            self._progress.refuse(pending, count)
-        else:
-            self._progress.answer(pending, count)

@@ -83,11 +83,11 @@ class TopologyReplicas:
         """Have a command wait until every gateway has applied the topology as it is now.
 
         A command that changed nothing waits too: a gateway may still be applying the change that made it so. The
-        gateway that asked is not waited for, as its answer is sent behind the change; unless shards are to drop queues,
-        which no gateway may route to any more. With one gateway, nearly every command is answered in its own pass.
+        gateway that asked is not waited for, as its answer is sent behind the change: with one gateway, nearly every
+        command is answered in its own pass.
         """
         pending.stage, pending.version = Stage.GATEWAYS, self._topology.version
-        asker = None if pending.responder is None or pending.removed else pending.responder.peer
+        asker = None if pending.responder is None else pending.responder.peer
         self._waiting.setdefault(asker, deque()).append(pending)
 
     def take_applied(self) -> list[PendingCommand]:

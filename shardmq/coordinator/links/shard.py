@@ -33,9 +33,6 @@ from shardmq.topology.entities import Queue
 OnDone = Callable[[RequestError | None], None]
 """Called with None when the shard has done it, or with the error."""
 
-OnDropped = Callable[[int | RequestError], None]
-"""Called with the number of ready messages that went with a queue, or with the refusal."""
-
 OnCounted = Callable[[list[int] | RequestError], None]
 """Called with how many messages each attempt has on the shard, or with the refusal."""
 
@@ -97,7 +94,7 @@ class ShardLink:
         self._to_assign: list[Queue] = []  # of those, what goes into the next AssignQueue
         self._on_assigned: dict[int, OnDone] = {}
         self._to_delete: dict[int, _Deletion] = {}
-        self._to_drop: dict[int, OnDropped | None] = {}
+        self._to_drop: dict[int, None] = {}
         self._dropped: list[int] = []
         self._unused: list[int] = []
         self._out_of_service: dict[int, str] = {}
@@ -158,16 +155,11 @@ class ShardLink:
         self._queues.pop(queue, None)
         self._assigned.discard(queue)
 
-    def drop(self, queue: int, on_dropped: OnDropped | None = None) -> None:
+    def drop(self, queue: int) -> None:
         """Have a queue and its messages removed, now or when the shard is back."""
-        self._to_drop[queue] = on_dropped
+        self._to_drop[queue] = None
         if self.is_open:
             self._send_drop(queue)
-
-    def ignore_drop(self, queue: int) -> None:
-        """Wait no more for the shard's answer about a drop. The queue stays to be dropped."""
-        if queue in self._to_drop:
-            self._to_drop[queue] = None
 
     def prepare(self, transaction: int, attempts: list[int], on_counted: OnCounted) -> None:
         """Ask how many messages of these attempts are there, now or when the shard is back.
@@ -349,14 +341,11 @@ class ShardLink:
         self._ask(DropQueue(queue), partial(self._on_dropped, queue))
 
     def _on_dropped(self, queue: int, count: int | RequestError) -> None:
-        on_dropped = self._to_drop.pop(queue, None)
         if isinstance(count, RequestError):
-            self._to_drop[queue] = None  # sent again in the next session
-        else:
-            self._dropped.append(queue)
-            self._known.pop(queue, None)
-        if on_dropped is not None:
-            on_dropped(count)
+            return  # sent again in the next session
+        self._to_drop.pop(queue, None)
+        self._dropped.append(queue)
+        self._known.pop(queue, None)
 
     def _send_prepare(self, transaction: int) -> None:
         asked = self._to_prepare[transaction]
