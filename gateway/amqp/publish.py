@@ -51,6 +51,9 @@ class _Kind(NamedTuple):
     ttl_ms: int | None = None
 
 
+LISTS_PLANNED_MAX: Final = 64
+"""Property lists of neighbours that are looked up before any of them is sent; where more differ, each is looked at."""
+
 PLANS_MAX: Final = 4096
 """Plans remembered for each channel; past it all are forgotten: its messages all differ."""
 
@@ -73,9 +76,7 @@ def _publish_mixed(channel: AmqpChannel, event: PublishesReceived, methods: Sequ
     publisher = channel.publisher
     outbox, state = channel.outbox, channel.client.state
     state.changed()
-    if channel.plans_of != state.topology_changes:
-        channel.plans.clear()
-        channel.plans_of = state.topology_changes
+    _forget_old_plans(channel)
     known = channel.plans.get
     for method, raw, body in zip(methods, event.lists, event.bodies, strict=True):
         planned = known((id(method), raw)) or _plan(channel, method, raw)
@@ -86,6 +87,42 @@ def _publish_mixed(channel: AmqpChannel, event: PublishesReceived, methods: Sequ
         channel.published += 1
         if link.publish_planned(publisher, channel.published, plan, pack_raw(raw, body)):
             outbox.hold_publishing(link)
+
+
+def _publish_prioritized(channel: AmqpChannel, event: PublishesReceived) -> bool:
+    """Send on messages whose properties mean nothing to the broker but for a priority.
+
+    Returns:
+        Whether they are such; where not, nothing was done.
+    """
+    publisher, method = channel.publisher, event.method
+    different = set(event.lists)
+    if len(different) > LISTS_PLANNED_MAX or not isinstance(publisher, ChannelPublisher):
+        return False
+    _forget_old_plans(channel)
+    known = channel.plans.get
+    try:
+        plans = {raw: known((id(method), raw)) or _plan(channel, method, raw) for raw in different}
+    except AmqpError:  # those before it are sent first
+        return False
+    if None in plans.values():
+        return False
+    for raw, body in zip(event.lists, event.bodies, strict=True):
+        planned = plans[raw]
+        assert planned is not None
+        link, plan, _ = planned
+        channel.published += 1
+        if link.publish_planned(publisher, channel.published, plan, pack_raw(raw, body)):
+            channel.outbox.hold_publishing(link)
+    return True
+
+
+def _forget_old_plans(channel: AmqpChannel) -> None:
+    """Forget how publishes go where that was found in another topology."""
+    changes = channel.client.state.topology_changes
+    if channel.plans_of != changes:
+        channel.plans.clear()
+        channel.plans_of = changes
 
 
 def _plan(channel: AmqpChannel, method: BasicPublish, raw: bytes) -> tuple[ShardLink, PublishPlan, BasicPublish] | None:
@@ -99,10 +136,11 @@ def _plan(channel: AmqpChannel, method: BasicPublish, raw: bytes) -> tuple[Shard
     client.permissions.check_write(method.exchange)
     route = client.state.find_route(client.vhost, method.exchange, method.routing_key)
     facts = _lists.facts(raw)
-    if method.immediate or route is None or len(route) != 1 or route.replies or not facts.is_plain:
+    if method.immediate or route is None or len(route) != 1 or route.replies or not _has_priority_alone(facts):
         return None
     ((link, queues),) = route
-    plan = client.state.routes.plan(queues, method.exchange, method.routing_key, _flags(facts))
+    priority = min(facts.priority or 0, route.levels)
+    plan = client.state.routes.plan(queues, method.exchange, method.routing_key, _flags(facts), priority)
     if len(channel.plans) >= PLANS_MAX:
         channel.plans.clear()
     planned = channel.plans[id(method), raw] = link, plan, method
@@ -125,6 +163,8 @@ def _publish_alike(channel: AmqpChannel, event: PublishesReceived) -> None:
         if facts.is_plain:
             _send(channel, method, _Kind(_flags(facts), route), lists, bodies)
             return
+    if route is not None and route.levels and _publish_prioritized(channel, event):
+        return
     begin, current = 0, None
     sent: list[bytes] = []
     try:
@@ -206,6 +246,11 @@ def _look_into(
     if facts.has_bcc:
         raw = without_bcc(raw)
     return _Kind(_flags(facts), route, priority, ttl_ms), raw
+
+
+def _has_priority_alone(facts: Facts) -> bool:
+    """Whether a priority is all that a property list has for the broker, or nothing is."""
+    return facts.is_plain or facts == Facts(facts.is_persistent, is_plain=False, priority=facts.priority)
 
 
 def _flags(facts: Facts) -> int:

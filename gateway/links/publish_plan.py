@@ -6,21 +6,49 @@ from typing import NamedTuple
 from shardmq.bus.messages.shard import Publish
 from shardmq.gateway.links.fan_out import Unconfirmed
 
+Place = int | tuple[int, int]
+"""Where a record batch grows: at a queue, or at a queue and a priority."""
+
+
+class SortingQueues(tuple[int, ...]):
+    """Ids of queues of one shard which all order what they get by the same priorities, and take all of it."""
+
+    __slots__ = ()
+
+
+def place_of(queues: tuple[int, ...], queue: int, priority: int, producer: int) -> Place:
+    """Where a batch for some queues, which is of one priority, grows at one of them.
+
+    In a queue with priorities only messages of the same priority have an order. What a producer has numbered keeps its
+    order nevertheless: its shard knows numbers as ranges.
+    """
+    return queue if producer or type(queues) is not SortingQueues else (queue, priority)
+
 
 class PublishPlan(NamedTuple):
-    """How messages go that differ in their bodies alone: to one shard, with nothing special about them.
+    """How messages go that differ in their bodies alone: to one shard, with nothing special but a priority.
 
     Attributes:
         queues: there.
         exchange: they are published to.
         routing_key: they are published with.
         flags: as they are stored.
+        priority: of each.
+        place: where their batch grows at the first of the queues, if no producer has numbered them.
     """
 
     queues: tuple[int, ...]
     exchange: str
     routing_key: str
     flags: int
+    priority: int
+    place: Place
+
+    @staticmethod
+    def of(queues: tuple[int, ...], exchange: str, routing_key: str, flags: int, priority: int = 0) -> "PublishPlan":
+        """The plan of messages that nobody has numbered."""
+        place = place_of(queues, queues[0], priority, 0)
+        return PublishPlan(queues, exchange, routing_key, flags, priority, place)
 
 
 Run = tuple[int, bytes, int, int]
@@ -33,6 +61,7 @@ class SentBatch:
 
     Attributes:
         publish: the first one, which takes the others along; its count and records are filled in when it is posted.
+        places: where it grows, at each of its queues.
         header: what the others have in common with it, beside queues and sender.
         sender: producer, delay and transaction, which they have in common, too.
         records: of each publish.
@@ -46,6 +75,7 @@ class SentBatch:
     """
 
     publish: Publish
+    places: tuple[Place, ...]
     header: tuple[object, ...]
     sender: tuple[int, int, int]
     records: list[bytes]

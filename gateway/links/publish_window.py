@@ -7,6 +7,8 @@ a growing batch closes that first, so every queue has its messages in the order 
     publishes       a1 b1 a2 c1 b2 a3
     record batches  [a1 a2 a3] [b1 b2] [c1]
 
+For queues with priorities a batch grows for each priority: their messages have an order within one alone.
+
 Publishes wait for their confirm together where they have the same number of messages each: that is all it takes to
 tell, should the shard take a part of a batch, which of them that was.
 
@@ -24,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 from shardmq.bus.messages.shard import Confirmed, Publish, PublishRefusal
 from shardmq.errors import ReplyCode
 from shardmq.gateway.links.fan_out import ConfirmTarget, FanOut, Unconfirmed, refuse
-from shardmq.gateway.links.publish_plan import PublishPlan, Run, SentBatch
+from shardmq.gateway.links.publish_plan import Place, PublishPlan, Run, SentBatch, place_of
 from shardmq.limits import PUBLISH_WINDOW_BYTES, RECORD_BATCH_RECORDS_MAX
 from shardmq.message.record_batch import RecordBatch
 
@@ -75,7 +77,8 @@ class PublishWindow:
         self._sent = self._sent_before = 0  # the last one that was sent, and the last of what was sent before that
         self._settled = 0  # the last one that was answered
         self._gathered_bytes = 0  # since something was sent
-        self._growing: dict[int, SentBatch] = {}  # by queue: each batch is there once for every queue of its route
+        self._growing: dict[Place, SentBatch] = {}  # each batch is there once for every queue of its route
+        self._sorted: dict[int, dict[Place, None]] = {}  # by queue: where batches of one priority grow
         self._posted: deque[SentBatch] = deque()
         self._refusals: dict[int, PublishRefusal] = {}
 
@@ -129,7 +132,7 @@ class PublishWindow:
         self._gathered_bytes += size
         header = _header(batch)
         sender = (publish.producer, publish.delay_ms, publish.transaction)
-        growing = self._growing.get(queues[0])
+        growing = self._growing.get(place_of(queues, queues[0], batch.priority, publish.producer))
         if (
             growing is not None
             and growing.publish.queues is queues
@@ -165,7 +168,7 @@ class PublishWindow:
         Returns:
             What `add` does.
         """
-        growing = self._growing.get(plan.queues[0])
+        growing = self._growing.get(plan.place)
         if (
             growing is None
             or growing.plan is not plan
@@ -173,10 +176,10 @@ class PublishWindow:
             or growing.size >= JOINED_BYTES
             or growing.count >= RECORD_BATCH_RECORDS_MAX
         ):
-            batch = RecordBatch(plan.exchange, plan.routing_key, plan.flags, 0, 0, 0, 1, record)
+            batch = RecordBatch(plan.exchange, plan.routing_key, plan.flags, 0, 0, 0, 1, record, plan.priority)
             is_much = self.add(target, request, Publish(plan.queues, batch), None, 0, True)
-            if plan.queues[0] in self._growing:  # not where the shard is away
-                self._growing[plan.queues[0]].plan = plan
+            if plan.place in self._growing:  # not where the shard is away
+                self._growing[plan.place].plan = plan
             return is_much
         size = len(record)
         self.unconfirmed_bytes += size
@@ -242,12 +245,22 @@ class PublishWindow:
         growing, batch = self._growing, publish.batch
         if publish.transaction:  # an attempt's numbers are to come in order, whichever their queues
             self.close_batches()
-        for queue in publish.queues:
+        queues = publish.queues
+        places = tuple([place_of(queues, queue, batch.priority, publish.producer) for queue in queues])
+        for queue, place in zip(queues, places, strict=True):
             if queue in growing:
                 self._post(growing[queue])
+            if place in growing:
+                self._post(growing[place])
+            if isinstance(place, tuple):
+                self._sorted.setdefault(queue, {})[place] = None
+            else:  # it has an order with those of every priority
+                while queue in self._sorted:
+                    self._post(growing[next(iter(self._sorted[queue]))])
         count, records = batch.count, batch.records
         begun = SentBatch(
             publish,
+            places,
             header,
             sender,
             [records],
@@ -256,8 +269,8 @@ class PublishWindow:
             batch.serial + count if batch.serial else 0,
             publish.sequence + count if publish.producer else 0,
         )
-        for queue in publish.queues:
-            growing[queue] = begun
+        for place in places:
+            growing[place] = begun
         return begun
 
     def close_batches(self) -> None:
@@ -267,8 +280,12 @@ class PublishWindow:
 
     def _post(self, grown: SentBatch) -> None:
         publish = grown.publish
-        for queue in publish.queues:
-            del self._growing[queue]
+        for queue, place in zip(publish.queues, grown.places, strict=True):
+            del self._growing[place]
+            if isinstance(place, tuple):
+                del self._sorted[queue][place]
+                if not self._sorted[queue]:
+                    del self._sorted[queue]
         batch = publish.batch
         if len(grown.records) > 1:
             batch.count = grown.count
@@ -318,6 +335,7 @@ class PublishWindow:
         batches = [*self._posted, *dict.fromkeys(self._growing.values())]
         self._posted.clear()
         self._growing.clear()
+        self._sorted.clear()
         self.unconfirmed_bytes = 0
         for entry in [entry for batch in batches for entry in batch.waiting]:
             for first, last in entry.requests:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from shardmq.gateway.links.publish_plan import PublishPlan
+from shardmq.gateway.links.publish_plan import PublishPlan, SortingQueues
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.message.properties import Properties
 from shardmq.topology.arguments import QueueArguments
@@ -19,7 +19,7 @@ class Route(tuple[tuple[ShardLink, tuple[int, ...]], ...]):
 
     Attributes:
         levels: the highest priority that counts in one of the queues, 0 where none has any.
-        sorts: whether every queue orders what it gets by priority, and takes all of it.
+        sorts: whether every queue orders what it gets by priority, all by the same ones, and takes all of it.
         replies: the queues among them whose consumers wait for answers to their requests.
     """
 
@@ -33,12 +33,13 @@ class Route(tuple[tuple[ShardLink, tuple[int, ...]], ...]):
         by_shard: dict[int, list[int]] = {}
         for queue in queues:
             by_shard.setdefault(queue.shard, []).append(queue.id)
-        route = Route((links[shard], tuple(numbers)) for shard, numbers in by_shard.items())
         arguments = [QueueArguments.of(queue.arguments) for queue in queues if queue.arguments]
+        levels = {each.max_priority if each.overflow == "drop-head" else None for each in arguments}
+        sorts = len(arguments) == len(queues) and len(levels) == 1 and None not in levels
+        of_shard = SortingQueues if sorts else tuple[int, ...]
+        route = Route((links[shard], of_shard(numbers)) for shard, numbers in by_shard.items())
         route.levels = max([each.max_priority or 0 for each in arguments], default=0)
-        route.sorts = len(arguments) == len(queues) and all(
-            each.max_priority is not None and each.overflow == "drop-head" for each in arguments
-        )
+        route.sorts = sorts
         route.replies = tuple([queue.id for queue in queues if queue.name.startswith(REPLY_QUEUES)])
         return route
 
@@ -56,7 +57,7 @@ class Routes:
         self._links = links
         self._by_key: dict[tuple[str, str, str], Route | None] = {}
         self._by_queues: dict[tuple[int, ...], Route] = {}
-        self._plans: dict[tuple[tuple[int, ...], str, str, int], PublishPlan] = {}
+        self._plans: dict[tuple[tuple[int, ...], str, str, int, int], PublishPlan] = {}
 
     def find(self, vhost: str, exchange: str, key: str) -> Route | None:
         """The route of an exchange and routing key; None where messages decide it (`Router.needs_message`).
@@ -99,14 +100,14 @@ class Routes:
             self._by_queues[ids] = route
         return route
 
-    def plan(self, queues: tuple[int, ...], exchange: str, key: str, flags: int) -> PublishPlan:
+    def plan(self, queues: tuple[int, ...], exchange: str, key: str, flags: int, priority: int = 0) -> PublishPlan:
         """The plan of messages for these queues of one shard: the same object each time."""
-        place = (queues, exchange, key, flags)
+        place = (queues, exchange, key, flags, priority)
         plan = self._plans.get(place)
         if plan is None:
             if len(self._plans) >= ROUTES_MAX:
                 self._plans.clear()
-            plan = self._plans[place] = PublishPlan(queues, exchange, key, flags)
+            plan = self._plans[place] = PublishPlan.of(queues, exchange, key, flags, priority)
         return plan
 
     def forget(self) -> None:

@@ -1,4 +1,8 @@
-"""The publish window against a plain model: each queue has its messages in order, each publish is answered once."""
+"""The publish window against a plain model: each queue has its messages in order, each publish is answered once.
+
+In queues with priorities, messages of one priority have an order, and those that went to other queues, too, or that
+their producer has numbered, have one with all.
+"""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -9,12 +13,13 @@ from hypothesis import strategies as st
 from shardmq.bus.messages.shard import Confirmed, Publish, PublishRefusal
 from shardmq.errors import ReplyCode
 from shardmq.gateway.links.fan_out import FanOut
-from shardmq.gateway.links.publish_plan import PublishPlan
+from shardmq.gateway.links.publish_plan import PublishPlan, SortingQueues
 from shardmq.gateway.links.publish_window import PublishWindow
 from shardmq.message.record import pack_many, unpack
 from shardmq.message.record_batch import RecordBatch
 
 ROUTES: list[tuple[int, ...]] = [(1,), (2,), (1, 2), (3, 1)]
+SORTING_ROUTES = [SortingQueues((4,)), SortingQueues((4, 5)), SortingQueues((6, 4)), (4, 1), (5, 6)]
 KINDS = [("a", 0), ("b", 1)]
 """Routing keys and flags."""
 
@@ -53,7 +58,8 @@ class World:
         self.serial = 1
         self.window = PublishWindow(self.link, "shard-0", lambda _queue: True, self._stamp)  # type: ignore[arg-type]
         self.publishers = (Publisher(), Publisher())
-        self.plans = {(route, kind): PublishPlan(route, "x", *kind) for route in ROUTES for kind in KINDS}
+        self.plans: dict[tuple[tuple[int, ...], tuple[str, int], int], PublishPlan] = {}
+        self.places: dict[bytes, int | None] = {}  # priority, where that alone gives an order
         self.expected: dict[int, list[bytes]] = defaultdict(list)
         self.bodies: dict[tuple[int, int], list[bytes]] = {}
         self.numbers = 0
@@ -64,7 +70,13 @@ class World:
         batch.timestamp_ms, batch.origin, batch.serial = 5, 9, self.serial
         self.serial += batch.count
 
-    def publish(self, who: int, route: tuple[int, ...], kind: tuple[str, int], count: int, way: str) -> None:
+    def plan(self, route: tuple[int, ...], kind: tuple[str, int], priority: int) -> PublishPlan:
+        place = (route, kind, priority)
+        return self.plans.setdefault(place, PublishPlan.of(route, "x", *kind, priority))
+
+    def publish(
+        self, who: int, route: tuple[int, ...], kind: tuple[str, int], count: int, way: str, priority: int = 0
+    ) -> None:
         publisher = self.publishers[who]
         bodies = [b"%d" % (self.numbers + place) for place in range(count)]
         self.numbers += count
@@ -74,22 +86,25 @@ class World:
             self.bodies.setdefault((who, first + place if way == "singly" else first), []).append(body)
         if way in ("counted", "numbered"):
             self.numbered.update(bodies)
+        is_sorted = isinstance(route, SortingQueues) and way not in ("counted", "numbered")
+        self.places.update(dict.fromkeys(bodies, priority if is_sorted else None))
         for queue in route:
             self.expected[queue] += bodies
+        plan = self.plan(route, kind, priority)
         if way == "planned":
-            self.window.add_planned(publisher, first, self.plans[route, kind], pack_many(bodies))
+            self.window.add_planned(publisher, first, plan, pack_many(bodies))
             return
         if way == "numbered":
             sequence = self.numbers - count + 1
-            self.window.add_run(publisher, first, self.plans[route, kind], (count, pack_many(bodies), 7, sequence))
+            plan = self.plan(route, kind, 0)
+            self.window.add_run(publisher, first, plan, (count, pack_many(bodies), 7, sequence))
             return
-        batch = RecordBatch("x", *kind, 0, 0, 0, count, pack_many(bodies))
+        batch = RecordBatch("x", *kind, 0, 0, 0, count, pack_many(bodies), priority)
         producer, sequence = (7, self.numbers - count + 1) if way == "counted" else (0, 0)
         fan_out = FanOut(1) if way == "joined" else None
         if fan_out is not None:
             self._stamp(batch)
-        queues = self.plans[route, kind].queues
-        self.window.add(publisher, first, Publish(queues, batch, producer, sequence), fan_out, 0, way == "singly")
+        self.window.add(publisher, first, Publish(plan.queues, batch, producer, sequence), fan_out, 0, way == "singly")
 
     def heard(self) -> dict[int, list[bytes]]:
         queues: dict[int, list[bytes]] = defaultdict(list)
@@ -128,6 +143,57 @@ publishes = st.tuples(
 steps = st.lists(
     publishes | st.just("send") | st.dictionaries(st.integers(1, 30), st.integers(0, 3)), min_size=8, max_size=40
 )
+
+
+def in_order(world: World, bodies: list[bytes]) -> list[object]:
+    """What of the order of a queue's messages counts: of each priority, and of all around those that have none."""
+    found: list[object] = []
+    levels: dict[int, list[bytes]] = defaultdict(list)
+    for body in bodies:
+        priority = world.places[body]
+        if priority is None:
+            found += [dict(levels), body]
+            levels.clear()
+        else:
+            levels[priority].append(body)
+    return [*found, dict(levels)]
+
+
+prioritized = st.tuples(
+    st.integers(0, 1),
+    st.sampled_from(SORTING_ROUTES),
+    st.sampled_from(KINDS),
+    st.integers(1, 3),
+    st.sampled_from(["singly", "planned", "planned", "planned", "joined", "counted", "numbered"]),
+    st.integers(0, 2),
+)
+
+
+@given(st.lists(prioritized | publishes | st.just("send"), min_size=8, max_size=60))
+def test_queues_with_priorities_have_the_messages_of_each_in_order(steps: list[object]) -> None:
+    world = World()
+    for step in [*steps, "send"]:
+        if isinstance(step, tuple):
+            who, route, kind, count, way, *more = step
+            world.publish(who, route, kind, 1 if way == "planned" else count, way, *more)
+        else:
+            world.window.send()
+    heard = world.heard()
+    assert heard.keys() == world.expected.keys()
+    for queue, bodies in heard.items():
+        assert in_order(world, bodies) == in_order(world, world.expected[queue])
+    world.answer({})
+    assert world.window.is_settled
+    for publisher in world.publishers:
+        assert sorted(publisher.confirmed) == list(range(1, publisher.requests + 1))
+
+
+def test_priorities_that_alternate_grow_side_by_side() -> None:
+    world = World()
+    for number in range(40):
+        world.publish(0, SORTING_ROUTES[0], KINDS[0], 1, "planned", number % 4)
+    world.window.send()
+    assert [(each.batch.priority, each.batch.count) for each in world.link.publishes] == [(p, 10) for p in range(4)]
 
 
 @given(steps)
