@@ -22,8 +22,7 @@ from shardmq.gateway.state.gateway import GatewayState
 from shardmq.gateway.state.routes import Route
 from shardmq.limits import LIFE_MS_MAX, NAME_BYTES_MAX
 from shardmq.message.properties import Properties
-from shardmq.message.record import Record, pack
-from shardmq.message.record_batch import record_ends
+from shardmq.message.record import Record, pack, pieces
 
 SplitKey = tuple[int, int | None, Route]
 """Priority, time to live in ms, and where to."""
@@ -110,10 +109,10 @@ class PublishSplitter(NamedTuple):
         parts: list[PublishPart] = []
         offset = 0
         for (priority, ttl_ms, route), neighbours in groupby(members, key=itemgetter(0)):
-            pieces = [piece for _, piece in neighbours]
+            going = [piece for _, piece in neighbours]
             certain = 0 if is_sorted else offset
-            parts.append(PublishPart(offset, len(pieces), b"".join(pieces), priority, ttl_ms, route, certain))
-            offset += len(pieces)
+            parts.append(PublishPart(offset, len(going), b"".join(going), priority, ttl_ms, route, certain))
+            offset += len(going)
         return parts
 
     def key_of(self, properties: Properties | None) -> SplitKey:
@@ -201,16 +200,12 @@ def _urgency(member: tuple[SplitKey, bytes]) -> int:
 
 def _pieces(packed: bytes, records: Sequence[Record]) -> list[bytes]:
     """Each message's bytes, as they are stored."""
-    pieces = []
-    begin = 0
-    for record, end in zip(records, record_ends(packed, len(records)), strict=True):
+    cut: list[bytes] = [*pieces(packed, len(records))]
+    for place, record in enumerate(records):
         properties = record.properties
         if properties is not None and properties.headers is not None and BCC in properties.headers:
-            pieces.append(_without_bcc(properties, properties.headers, record.body))
-        else:
-            pieces.append(packed[begin:end])
-        begin = end
-    return pieces
+            cut[place] = _without_bcc(properties, properties.headers, record.body)
+    return cut
 
 
 def _has_bcc(record: Record) -> bool:

@@ -199,3 +199,15 @@ def test_properties_that_could_be_read_once_can_be_read_where_the_stack_is_deepe
         sys.setrecursionlimit(limit)
     assert properties is not None
     assert properties.headers is not None
+
+
+def test_pieces_are_the_records_as_they_were_packed() -> None:
+    nested: object = "bottom"
+    for _ in range(500):
+        nested = [nested]
+    packed = [
+        records.pack(None, b""),
+        records.pack(Properties(priority=3, headers={"a": [1, {"b": b"c"}]}), b"body" * 100),
+        records.pack(Properties(headers={"deep": nested}), b"1"),
+    ]
+    assert list(map(bytes, records.pieces(b"".join(packed), len(packed)))) == packed

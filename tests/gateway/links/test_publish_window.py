@@ -126,7 +126,7 @@ class Told:
 def test_where_many_batches_grow_more_gathers_than_is_worth_an_envelope_of_its_own() -> None:
     wire, told = Wire(), Told()
     window = PublishWindow(wire, "shard-0", lambda _: True, lambda _: None)  # type: ignore[arg-type]
-    plans = [PublishPlan((number,), "", f"q{number}", 1) for number in range(1, 2 * GATHERED_BYTES // GROWN_BYTES)]
+    plans = [PublishPlan.of((number,), "", f"q{number}", 1) for number in range(1, 2 * GATHERED_BYTES // GROWN_BYTES)]
     records = bytes(GROWN_BYTES // 4)
     request = 0
     for _ in range(2):  # envelopes that the shard has to answer
