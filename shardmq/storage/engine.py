@@ -26,8 +26,12 @@ Edit = tuple[int, bytes, Bytes | None]
 Row = tuple[bytes, memoryview]
 """Key, and the value as it is stored."""
 
-VERSION: Final = 2
-"""Of the format of stores. 1: rows without checksums, but for bodies. 2: every row with one (checksums.py)."""
+VERSION: Final = 3
+"""Of the format of stores. 1: rows without checksums, but for bodies. 2: every row with one (checksums.py). 3: bodies
+that several queues have are stored once (shards/storage/schema.py)."""
+
+CHECKSUMS_SINCE: Final = 2
+"""The first version in which every row has a checksum."""
 
 KEY_BYTES_MAX: Final = 511
 """The longest key; the shortest is one byte."""

@@ -18,7 +18,7 @@ from shardmq.shards.storage.schema import (
     stored_value,
 )
 from shardmq.storage.checksums import CHECKSUM_BYTES, is_row, row_content, row_seed, was_row
-from shardmq.storage.engine import VERSION, Bytes, Edit
+from shardmq.storage.engine import CHECKSUMS_SINCE, VERSION, Bytes, Edit
 from shardmq.storage.repair.closed_file import ClosedFile
 from shardmq.storage.repair.closed_log import ClosedLog
 from shardmq.storage.repair.repair import write_edits
@@ -100,7 +100,7 @@ def row_of(number: int, key: bytes, value: bytes, version: int, is_logged: bool 
         version: of the store's format.
         is_logged: whether it is from the redo log, whose entries have a checksum each.
     """
-    if number in WITH_KEYS_CHECKED and version == VERSION and not is_logged:
+    if number in WITH_KEYS_CHECKED and version >= CHECKSUMS_SINCE and not is_logged:
         if value[: NUMBER.size] != NUMBER.pack(row_seed(number, key)):
             return None
         value = value[NUMBER.size :]
@@ -108,7 +108,7 @@ def row_of(number: int, key: bytes, value: bytes, version: int, is_logged: bool 
         with memoryview(value) as view:
             is_well = is_row(number, key, view) or was_row(view)
         return value[CHECKSUM_BYTES:] if is_well else None
-    if number in WITH_KEYS_CHECKED or is_logged or version < VERSION:
+    if number in WITH_KEYS_CHECKED or is_logged or version < CHECKSUMS_SINCE:
         return value
     return row_content(number, key, value)
 
@@ -119,7 +119,7 @@ def mend(folder: Path, edits: Iterable[Edit]) -> None:
     log, version = store.log, store.version
     store.close()
     applied = [] if log.is_new else [(STATE, APPLIED, NUMBER.pack(log.last))]
-    sealed = stored_value if version == VERSION else _as_it_is
+    sealed = stored_value if version >= CHECKSUMS_SINCE else _as_it_is
     write_edits(folder, DATABASES, [*log.edits, *edits, *applied], sealed)
 
 

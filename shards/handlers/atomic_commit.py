@@ -14,6 +14,7 @@ from shardmq.bus.messages.shard import Ack, AtomicCommit, Nack
 from shardmq.errors import PreconditionFailed, RequestError, RowDamaged, Unavailable
 from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.handlers.consume import Consuming
+from shardmq.shards.segments.shared_batch import stored_bytes
 from shardmq.shards.state.consumers import UNLIMITED
 from shardmq.shards.state.hosted_queue import HostedQueue
 from shardmq.shards.state.shard import ShardState
@@ -56,7 +57,7 @@ class AtomicCommits:
         """Make sure that the disk has room for what is published."""
         space = self._state.store.space
         if message.publishes:
-            space.left -= sum([len(publish.batch.records) * len(publish.queues) for publish in message.publishes])
+            space.left -= sum([stored_bytes(publish.batch, publish.queues) for publish in message.publishes])
             if space.left < 0:
                 raise Unavailable(self._state.disk_full())
 
@@ -99,6 +100,8 @@ class AtomicCommits:
                     )
 
     def _publish(self, queues: tuple[int, ...], batch: RecordBatch) -> None:
+        if len(queues) > 1:
+            batch = self._state.store.bodies.share(batch)
         for number in queues:
             hosted = self._state.queues[number]
             # Where there is a length limit, all batches together were found to be within them.

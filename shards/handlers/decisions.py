@@ -18,9 +18,8 @@ ROLL_BATCH_BYTES: Final = 2048
 """What a batch counts for besides its records, which is about what it costs."""
 
 ROLL_ROOM_BYTES: Final = 32 << 20
-"""What the disk must have free before a portion joins its queues: a few of them, and what they displace. A message that
-goes to many queues takes as much room in each. Where the disk is full, no pass can be written, and nobody could empty
-the queues that have had their part."""
+"""What the disk must have free before a portion joins its queues: a few of them, and what they displace. Where the disk
+is full, no pass can be written, and nobody could empty the queues that have had their part."""
 
 READ_BYTES: Final = 256 << 10
 """Staged batches that are read at a time: a portion may be over when a few of them have gone to many queues."""
@@ -175,6 +174,8 @@ class Decisions:
         A queue that is condemned gets it, too: it may yet be kept.
         """
         state, batch = self._state, staged.batch
+        if len(staged.queues) > 1 and not staged.delay_ms:
+            batch = self._store.bodies.share(batch)
         now_ms = state.schedule.now_ms
         left = []
         for number in staged.queues:

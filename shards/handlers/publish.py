@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from shardmq.bus.listener import Peer
 from shardmq.bus.messages.dead_letters import Gone
 from shardmq.bus.messages.shard import Confirmed, Publish, PublishRefusal
@@ -11,6 +13,7 @@ from shardmq.limits import LETTER_PRODUCERS
 from shardmq.message.record_batch import PERSISTENT, RecordBatch
 from shardmq.shards.handlers.delays import DelayedMessages
 from shardmq.shards.handlers.transactions import Transactions
+from shardmq.shards.segments.shared_batch import SHARED_BYTES_MIN, stored_bytes
 from shardmq.shards.state.deduplication import ProducerSequences
 from shardmq.shards.state.hosted_queue import HostedQueue
 from shardmq.shards.state.shard import PeerState, ShardState
@@ -30,6 +33,7 @@ class Publishing:
         self._state = state
         self._queues, self._active, self._peers = state.queues, state.active, state.peers
         self._buffer, self._space = state.buffer, state.store.space
+        self._bodies = state.store.bodies
         self._delays = delays
         self._transactions = transactions
         self._confirming: dict[Peer, PeerState] = {}
@@ -49,7 +53,7 @@ class Publishing:
         client = self._peers[peer]
         client.published += 1
         self._confirming[peer] = client
-        self._space.left -= len(message.batch.records) * len(message.queues)
+        self._space.left -= stored_bytes(message.batch, message.queues, message.delay_ms)
         if self._space.left < 0:
             peer.post(PublishRefusal(client.published, ReplyCode.RESOURCE_ERROR, self._state.disk_full()))
             return
@@ -59,6 +63,8 @@ class Publishing:
         if message.delay_ms:
             self._publish_later(peer, client, message)
             return
+        if len(message.queues) > 1 and len(message.batch.records) >= SHARED_BYTES_MIN:
+            message = replace(message, batch=self._bodies.share(message.batch))
         batch = message.batch
         refused: tuple[int, int] | None = None
         for number in message.queues:

@@ -3,6 +3,8 @@
 merge     small neighbours become one, so that messages published one by one cost no index entry each
 collect   when less than half of a subqueue's stored messages are valid, its sparse segments are copied
 
+Records that several queues share are not copied: the references to them are.
+
 Only subqueues that said they changed are looked at: there may be ten thousand that did not. Segments younger than a
 second are left alone: in a flow they are gone before it would pay.
 """
@@ -16,6 +18,7 @@ from shardmq.ranges import RangeSet
 from shardmq.shards.queues.segment_log import MERGE_SEGMENTS
 from shardmq.shards.segments.delivery_counts import DeliveryCounts
 from shardmq.shards.segments.segment import SEGMENT_BYTES, NumberedBatch, Segment, body_sizes
+from shardmq.shards.segments.shared_batch import SharedBatch, shared_batch
 from shardmq.shards.segments.slicer import BatchSlicer
 from shardmq.shards.storage.write_buffer import Compactable, WriteBuffer
 
@@ -133,7 +136,9 @@ class Compactor:
         old = subqueue.index.segments[start:stop]
         live: list[NumberedBatch] = []
         for segment in old:
-            batches = segment.batches if segment.batches is not None else self._buffer.store.read(segment)
+            batches = segment.batches
+            if batches is None:
+                batches = self._buffer.store.read(segment, self._buffer.cache.shared)
             live += batches if segment.gone is None else self._living(segment, batches)
         new = _pack(old[0], _joined(live), self._buffer.now)
         _carry_counts(old, new)
@@ -144,9 +149,23 @@ class Compactor:
         pieces = []
         for first, batch in batches:
             for begin, end in segment.living(first, first + batch.count):
-                pieces.append((begin, self._slicer.cut(batch, begin - first, end - first)))
+                piece = self._slicer.cut(batch, begin - first, end - first)
+                if type(batch) is SharedBatch and piece is not batch and segment.stored:
+                    piece = self._part(batch, begin - first, piece)
+                pieces.append((begin, piece))
         self._slicer.forget()
         return pieces
+
+    def _part(self, batch: SharedBatch, start: int, piece: RecordBatch) -> RecordBatch:
+        """Messages from `start` on of a shared batch, as they are to be stored.
+
+        Where they are less than half of the body they are copied, so that it can be deleted: as little as one message
+        would keep all of it otherwise.
+        """
+        if len(piece.records) * 2 < batch.body_bytes:
+            return piece
+        begin = batch.begin + self._slicer.offset(batch, start)
+        return shared_batch(piece, batch.body, begin, batch.body_bytes)
 
 
 def _alike(left: Segment, right: Segment) -> bool:
@@ -167,7 +186,8 @@ def _joined(batches: list[NumberedBatch]) -> list[NumberedBatch]:
     size = 0
     for first, batch in batches:
         size += len(batch.records)
-        if first == end and size <= _SMALL_BYTES and can_join(groups[-1][1][-1], batch):
+        is_joined = first == end and size <= _SMALL_BYTES and type(batch) is not SharedBatch
+        if is_joined and type(groups[-1][1][-1]) is not SharedBatch and can_join(groups[-1][1][-1], batch):
             groups[-1][1].append(batch)
         else:
             groups.append((first, [batch]))

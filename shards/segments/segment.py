@@ -47,6 +47,7 @@ class Segment:
         can_expire: whether a message in it brought a time to live.
         body_bytes: of its messages' bodies, dead ones included, in queues that count them; None in others.
         counts: how often messages in it were delivered in vain, in queues that count that. None is never.
+        shared: numbers of the shared bodies that its stored value refers to; None where it has all records itself.
     """
 
     __slots__ = (
@@ -63,6 +64,7 @@ class Segment:
         "can_expire",
         "queue",
         "batches",
+        "shared",
         "stored",
     )
 
@@ -81,6 +83,7 @@ class Segment:
         self.can_expire = False
         self.body_bytes: int | None = None
         self.counts: DeliveryCounts | None = None
+        self.shared: RangeSet | None = None
 
     def __repr__(self) -> str:
         return f"Segment(queue {self.queue}, [{self.first}, {self.end}), {self.live} of {self.count} live)"

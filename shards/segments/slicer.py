@@ -55,6 +55,10 @@ class BatchSlicer:
         offsets = self._offsets(batch)
         return offsets[place] - (offsets[place - 1] if place else 0)
 
+    def offset(self, batch: RecordBatch, place: int) -> int:
+        """Return where the message at a place of a batch begins, in bytes."""
+        return self._offsets(batch)[place - 1] if place else 0
+
     def forget(self) -> None:
         """Let go of the batch."""
         self._batch = None

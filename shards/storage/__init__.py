@@ -6,6 +6,7 @@ staging_table.py Staged batches of transactions, in the order of transaction, at
 rows.py          Rows read through the engine and checked.
 schema.py        How it lies in the engine: databases, keys, values.
 entries.py       What is stored beside segments: timers, staged batches, reservations, producers' sequences.
+shared_bodies.py Bodies that are stored once for several queues: their numbers, who refers to them.
 write_batch.py   What one commit writes.
 write_buffer.py  What passes have changed and not yet written, and the group commit.
 recovery.py      What a start finds, queue by queue.

@@ -18,7 +18,7 @@ from shardmq.shards.storage.schema import (
     queue_of,
 )
 from shardmq.storage.checksums import row_seed
-from shardmq.storage.engine import VERSION, Engine
+from shardmq.storage.engine import CHECKSUMS_SINCE, Engine
 from shardmq.storage.pages.page_check import Head, Keys
 
 _PAIRS: Final = ((INDEX, SEGMENTS), (STAGES, STAGED))
@@ -41,7 +41,7 @@ class KeyCheck:
     def check(self, engine: Engine) -> list[RowDamaged]:
         """Return the damaged keys, once the store is open. Each is of one queue, or of one transaction."""
         found: list[RowDamaged] = []
-        if engine.version == VERSION:
+        if engine.version >= CHECKSUMS_SINCE:
             found += [_damaged(engine, TIMERS, key, "is not what was written") for key in self._misplaced]
         for entries, bodies in _PAIRS:
             if self._digests[entries].digest() != self._digests[bodies].digest():

@@ -13,8 +13,10 @@ from shardmq.shards.storage import decoding
 from shardmq.shards.storage.entries import Reservation, Sealed
 from shardmq.shards.storage.rows import Rows
 from shardmq.shards.storage.schema import (
+    BODIES_NOTED,
     CLOCK,
     CONCLUDING,
+    DATABASES,
     DROPPED,
     ENDED,
     INDEX,
@@ -23,6 +25,7 @@ from shardmq.shards.storage.schema import (
     QUEUES,
     RESERVATIONS,
     SEALED,
+    SEGMENTS,
     STATE,
     number_of,
     segment_key,
@@ -47,6 +50,8 @@ class StoredState:
         reservations: of all queues.
         clock: what time it was last.
         damaged: what is damaged, of queues that are out of service for that.
+        bodies_noted: every number that a shared body ever had is below it.
+        is_index_whole: whether all segments that are stored are known.
     """
 
     queues: list[Declared] = field(default_factory=list)
@@ -60,6 +65,11 @@ class StoredState:
     reservations: list[Reservation] = field(default_factory=list)
     clock: ClockNote | None = None
     damaged: list[RowDamaged] = field(default_factory=list)
+    bodies_noted: int = 0
+    is_index_whole: bool = True
+
+
+_OF_SEGMENTS: Final = frozenset({DATABASES[INDEX].decode(), DATABASES[SEGMENTS].decode()})
 
 
 def read_state(rows: Rows, key_damage: Iterable[RowDamaged] = ()) -> StoredState:
@@ -73,7 +83,7 @@ def read_state(rows: Rows, key_damage: Iterable[RowDamaged] = ()) -> StoredState
         RowDamaged: a row is not what was written, and belongs to no queue.
     """
     damaged = list(key_damage)
-    return StoredState(
+    contents = StoredState(
         queues=rows.all(QUEUES, decoding.declaration_of, damaged),
         marks=dict(rows.all(MARKS, decoding.mark_of, damaged)),
         dropped=rows.all(DROPPED, lambda key, _: number_of(key), damaged),
@@ -84,8 +94,11 @@ def read_state(rows: Rows, key_damage: Iterable[RowDamaged] = ()) -> StoredState
         ended=rows.state(ENDED, decoding.decode_ranges) or [],
         reservations=rows.all(RESERVATIONS, decoding.reservation_of, damaged),
         clock=rows.state(CLOCK, decoding.decode_note),
-        damaged=damaged + list(filter(None, rows.all(STATE, rows.noted_damage, damaged))),
+        bodies_noted=rows.state(BODIES_NOTED, number_of) or 0,
     )
+    contents.is_index_whole = not any(damage.database in _OF_SEGMENTS for damage in damaged)
+    contents.damaged = damaged + list(filter(None, rows.all(STATE, rows.noted_damage, damaged)))
+    return contents
 
 
 def check_owners(contents: StoredState, rows: Rows) -> None:

@@ -88,6 +88,24 @@ class Rows:
         if not (is_row(database, key, value) or was_row(value)):
             raise self.damage(database, key, f"{what!r} is not what was written")
 
+    def shared_records(self, database: int, key: bytes, queue: int) -> bytes:
+        """Read a shared body.
+
+        Args:
+            database: SHARED or SPILLED_SHARED.
+            key: of the body.
+            queue: id of the queue it is read for.
+
+        Raises:
+            RowDamaged: it is not there, or not what was written.
+        """
+        value = self._engine.get(database, key)
+        if value is None:
+            raise self.damage(database, key, f"{ROWS[database]} is not there", queue)
+        if not is_row(database, key, value):
+            raise self.damage(database, key, f"{ROWS[database]} is not what was written", queue)
+        return bytes(value[CHECKSUM_BYTES:])
+
     def noted_damage(self, key: bytes, content: bytes) -> RowDamaged | None:
         """Decode a row of `state`: the damage noted of a queue that is out of service; None for other rows."""
         if not key.startswith(DAMAGED):
@@ -95,6 +113,7 @@ class Rows:
         database, row, what = damage_of(content)
         return RowDamaged(self._engine.file, database, row, what, number_of(key[len(DAMAGED) :]))
 
-    def damage(self, database: int, key: bytes, what: str) -> RowDamaged:
-        """Return the error for a damaged row, with the queue it belongs to."""
-        return RowDamaged(self._engine.file, DATABASES[database].decode(), key, what, queue_of(database, key))
+    def damage(self, database: int, key: bytes, what: str, queue: int | None = None) -> RowDamaged:
+        """Return the error for a damaged row, with the queue it belongs to, or that it was read for."""
+        owner = queue_of(database, key) if queue is None else queue
+        return RowDamaged(self._engine.file, DATABASES[database].decode(), key, what, owner)

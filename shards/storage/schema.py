@@ -4,8 +4,12 @@
     dropped     queue id u64              empty; its segments are being deleted
     marks       queue id u64 | subqueue u64     u64, see ReadyMessages; the subqueue is left out where it is 0
     index       queue u64 | first u64     end u64 | count u32 | flags and bytes u32 | the rest (see `extent_of`)
-    segments    queue u64 | first u64     body: msgpack [[first, RecordBatch], ...]
+    segments    queue u64 | first u64     body: msgpack [[first, RecordBatch], ...]; in the place of records, a batch
+                with the flag BY_REFERENCE has: shared body u64 | begin u32 | bytes u32
     spilled     as segments; of transient messages, emptied at start
+    shared      number u64                body: records that segments refer to, of several queues most often; its number
+                is never used again (shared_bodies.py)
+    spilled_shared   as shared; what `spilled` refers to, emptied at start
     timers      queue u64 | due ms u64 | serial u64 | count u32     key checksum u64 | body: msgpack RecordBatch, which
                 is delayed; or, with the highest bit of the count set, no body: messages [serial, serial + count) were
                 returned with a delay (handlers/delays.py)
@@ -21,12 +25,15 @@
                 "identity"                msgpack StoreIdentity (identity.py)
                 "ended"                   msgpack [[start, end], ...], numbers of transactions that are decided
                 "damaged" | queue u64     msgpack [database, key, what]: the queue is out of service
+                "shared"                  u64, every number that a shared body ever had is below it
 
 Every value begins with a checksum u64 (storage/checksums.py), which is left out above and added when it is stored. A
 body's own is made with the body. It covers the key, too; but a start looks at keys alone: those of segments are those
-of the index, those of staged are those of stages, and those of timers have a checksum before the body's.
+of the index, those of staged are those of stages, those of shared are in the index, and those of timers have a
+checksum before the body's.
 
-The first version had checksums of bodies alone, which did not cover the key. Such bodies are read as they are.
+The first version had checksums of bodies alone, which did not cover the key. Such bodies are read as they are. The
+first two had no shared bodies.
 
 All numbers are big-endian, so keys lie in order. A start reads the index and never a body: bodies are apart from it
 because LMDB's Python binding touches every page of a value it passes, wanted or not.
@@ -41,7 +48,8 @@ from xxhash import xxh3_64_intdigest
 
 from shardmq.ranges import RangeSet
 from shardmq.shards.segments.delivery_counts import DeliveryCounts
-from shardmq.shards.segments.segment import Segment
+from shardmq.shards.segments.segment import NumberedBatch, Segment
+from shardmq.shards.segments.shared_batch import SharedBatch, referring
 from shardmq.shards.storage.entries import StagedPlace, Timer
 from shardmq.shards.storage.write_batch import WriteBatch
 from shardmq.storage.checksums import CHECKSUM_BYTES, row_seed, seal_row, sealed_row
@@ -65,6 +73,8 @@ DATABASES: Final = (
     b"sealed",
     b"concluding",
     b"reservations",
+    b"shared",
+    b"spilled_shared",
 )
 """By number: the redo log has numbers."""
 
@@ -84,6 +94,8 @@ DATABASES: Final = (
     SEALED,
     CONCLUDING,
     RESERVATIONS,
+    SHARED,
+    SPILLED_SHARED,
 ) = range(len(DATABASES))
 
 _QUEUES_FIRST: Final = frozenset(
@@ -96,13 +108,17 @@ CLOCK: Final = b"clock"
 ENDED: Final = b"ended"
 DAMAGED: Final = b"damaged"
 IDENTITY: Final = b"identity"
+BODIES_NOTED: Final = b"shared"
 
 EXTENT: Final = Struct(">QII")
 NUMBER: Final = Struct(">Q")
 PLACE: Final = Struct(">QQ")
 TIMER: Final = Struct(">QQQI")
 STAGE: Final = Struct(">QQQII")
+LENGTH: Final = Struct(">I")
 RETURNED: Final = 1 << 31
+REFERRING: Final = 1 << 31
+"""Of an index entry's count."""
 CAN_EXPIRE: Final = 1 << 31
 BODIES: Final = 1 << 30
 COUNTED: Final = 1 << 29
@@ -129,11 +145,13 @@ ROWS: Final = (
     "what an attempt staged",
     "the decision of a transaction",
     "a reservation",
+    "a body that messages of several queues share",
+    "a body that messages of several queues share",
 )
 """What a row of each database is, for messages."""
 
-BODIES_APART: Final = frozenset({SEGMENTS, SPILLED, STAGED})
-"""Databases of bodies whose keys are another's."""
+BODIES_APART: Final = frozenset({SEGMENTS, SPILLED, STAGED, SHARED, SPILLED_SHARED})
+"""Databases of bodies whose keys are known from elsewhere."""
 
 STAGED_DATABASES: Final = frozenset({DATABASES[STAGES].decode(), DATABASES[STAGED].decode()})
 """Databases whose keys begin with a transaction's number."""
@@ -173,7 +191,7 @@ class Edits:
         for segment in writes.put:
             key = segment_key(segment)
             number = SEGMENTS if segment.durable else SPILLED
-            yield number, key, self._body(number, key, segment.batches)
+            yield number, key, self._body(number, key, _stored_batches(segment))
             if segment.durable:
                 yield INDEX, key, extent_of(segment)
         for staged in writes.staged:
@@ -182,6 +200,7 @@ class Edits:
             yield STAGES, key, b""
         for segment in writes.gone:
             yield INDEX, segment_key(segment), extent_of(segment)
+        yield from _edits_of_bodies(writes)
         yield from _edits_of_queues(writes)
         yield from _edits_in_time(writes)
         yield from _edits_of_transactions(writes)
@@ -203,6 +222,12 @@ class Edits:
         return value
 
 
+def _stored_batches(segment: Segment) -> list[NumberedBatch] | None:
+    if segment.shared is None or segment.batches is None:
+        return segment.batches
+    return [(first, referring(each) if type(each) is SharedBatch else each) for first, each in segment.batches]
+
+
 def stored_value(database: int, key: bytes, value: Bytes) -> Bytes:
     """Return what is stored of an edit's value: the value, and the checksums that it has not yet."""
     if database in BODIES_APART:
@@ -213,6 +238,16 @@ def stored_value(database: int, key: bytes, value: Bytes) -> Bytes:
 
 
 LAYOUT: Final = Layout(FORMAT, DATABASES, stored_value, log_note=(STATE, APPLIED))
+
+
+def _edits_of_bodies(writes: WriteBatch) -> Iterator[Edit]:
+    for durable, number in writes.unreferred:
+        yield shared_of(durable), NUMBER.pack(number), None
+    for durable, number, records in writes.bodies:
+        key = NUMBER.pack(number)
+        yield shared_of(durable), key, sealed_row(shared_of(durable), key, records)
+    if writes.bodies_noted is not None:
+        yield STATE, BODIES_NOTED, NUMBER.pack(writes.bodies_noted)
 
 
 def _edits_of_queues(writes: WriteBatch) -> Iterator[Edit]:
@@ -253,7 +288,10 @@ def _edits_of_transactions(writes: WriteBatch) -> Iterator[Edit]:
 def size_of(writes: WriteBatch) -> int:
     """Return about how many bytes the edits of a write batch are."""
     others = len(writes.delete) + len(writes.gone) + len(writes.dropped) + len(writes.fired) + len(writes.producers)
-    bodies = sum([segment.bytes for segment in writes.put])
+    bodies = sum([segment.bytes for segment in writes.put]) - writes.referred_bytes
+    if writes.bodies or writes.unreferred:
+        others += len(writes.unreferred)
+        bodies += sum([len(records) for _, _, records in writes.bodies])
     if writes.timers:
         others += len(writes.timers)
         bodies += sum([len(timer.batch.records) for timer in writes.timers if timer.batch is not None])
@@ -276,6 +314,7 @@ def extent_of(segment: Segment) -> bytes:
 
     MORTAL    a message in it brought a time to live
     BODIES    bytes of its bodies u64 follow
+    REFERRING (of the count) length u32 and msgpack [[start, end], ...] follow: the shared bodies it refers to
     COUNTED   msgpack [[[start, end], ...], [[start, end, count], ...]]: what is gone, what was delivered in vain
               without it: msgpack [[start, end], ...]: what is gone
     """
@@ -289,7 +328,12 @@ def extent_of(segment: Segment) -> bytes:
     if segment.body_bytes is not None:
         flags |= BODIES
         ranges = NUMBER.pack(segment.body_bytes) + ranges
-    return EXTENT.pack(segment.end, segment.count, flags) + ranges
+    count = segment.count
+    if segment.shared is not None:
+        count |= REFERRING
+        shared = _encode(list(segment.shared))
+        ranges = LENGTH.pack(len(shared)) + shared + ranges
+    return EXTENT.pack(segment.end, count, flags) + ranges
 
 
 def segment_of(key: bytes, content: bytes) -> Segment:
@@ -302,6 +346,10 @@ def segment_of(key: bytes, content: bytes) -> Segment:
     segment = Segment(queue, first, durable=True, born=0.0)
     segment.end, segment.count, flags = EXTENT.unpack_from(content)
     rest = content[EXTENT.size :]
+    if segment.count & REFERRING:
+        segment.count &= ~REFERRING
+        end = LENGTH.size + LENGTH.unpack_from(rest)[0]
+        segment.shared, rest = RangeSet(_decode_ranges(rest[LENGTH.size : end])), rest[end:]
     segment.bytes, segment.can_expire = flags & BYTES, flags & CAN_EXPIRE != 0
     if flags & BODIES:
         segment.body_bytes, rest = number_of(rest[: NUMBER.size]), rest[NUMBER.size :]
@@ -315,6 +363,11 @@ def segment_of(key: bytes, content: bytes) -> Segment:
     segment.live = segment.end - segment.first - gone.count
     segment.stored, segment.batches = True, None
     return segment
+
+
+def shared_of(durable: bool) -> int:
+    """Return the database that shared bodies are in."""
+    return SHARED if durable else SPILLED_SHARED
 
 
 def timers_of(durable: bool) -> int:

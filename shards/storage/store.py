@@ -5,12 +5,15 @@ It writes what it is told and decides nothing.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from struct import error as StructError
 from typing import Final, Self
 
 import msgspec
 
 from shardmq.errors import RowDamaged
+from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.segments.segment import NumberedBatch, Segment
+from shardmq.shards.segments.shared_batch import BY_REFERENCE, reference_of, shared_batch, with_records
 from shardmq.shards.storage import decoding
 from shardmq.shards.storage.identity import StoreIdentity, identified
 from shardmq.shards.storage.key_check import KeyCheck
@@ -22,20 +25,25 @@ from shardmq.shards.storage.schema import (
     DATABASES,
     IDENTITY,
     LAYOUT,
+    NUMBER,
     QUEUES,
     SEGMENTS,
+    SHARED,
     SPILLED,
+    SPILLED_SHARED,
     SPILLED_TIMERS,
     STATE,
     Edits,
     number_of,
     segment_key,
+    shared_of,
     size_of,
 )
+from shardmq.shards.storage.shared_bodies import SharedBodies, missing_bodies
 from shardmq.shards.storage.staging_table import StagingTable
 from shardmq.shards.storage.timer_table import TimerTable
 from shardmq.shards.storage.write_batch import WriteBatch
-from shardmq.storage.engine import VERSION, Engine, Room
+from shardmq.storage.engine import CHECKSUMS_SINCE, VERSION, Engine, Room
 from shardmq.storage.lmdb_engine import LmdbEngine
 from shardmq.storage.store_copy import StoreCopy
 from shardmq.topology.entities import Queue
@@ -61,6 +69,7 @@ class Store:
         identity: whose the store is.
         timers: delayed messages.
         staging: staged batches of transactions.
+        bodies: that several queues share.
         rest: the engine's, bound here because every pass calls it.
 
     Raises:
@@ -75,6 +84,7 @@ class Store:
         self._rows = rows = Rows(engine)
         self.timers = TimerTable(engine, rows)
         self.staging = StagingTable(engine, rows)
+        self.bodies = SharedBodies()
         self._edits = Edits()
         self._key_damage = key_damage
         rows.all(STATE, lambda key, _: key, [])  # a row whose key is damaged is not found under its own
@@ -102,8 +112,10 @@ class Store:
         engine = LmdbEngine(folder, LAYOUT, keys.heads, keys.keys)
         try:
             damage = keys.check(engine)
-            if engine.version < VERSION:  # bodies stay as they are, and what was spilled is forgotten
+            if engine.version < CHECKSUMS_SINCE:  # bodies stay as they are, and what was spilled is forgotten
                 engine.upgrade(set(range(len(DATABASES))) - BODIES_APART - {SPILLED_TIMERS})
+            elif engine.version < VERSION:  # it has no shared bodies yet
+                engine.upgrade(())
             return cls(engine, shard, damage)
         except BaseException:
             engine.close()
@@ -120,7 +132,9 @@ class Store:
             StoreRefused: records that no shard wrote. Nothing was touched.
         """
         contents = self._contents()
-        self.engine.clear(SPILLED, SPILLED_TIMERS)
+        contents.damaged += missing_bodies(contents.segments, self.engine.keys(SHARED), self._rows)
+        self.bodies.load(contents.bodies_noted, contents.segments, contents.is_index_whole)
+        self.engine.clear(SPILLED, SPILLED_TIMERS, SPILLED_SHARED)
         self.engine.compact_at_start()
         return contents
 
@@ -135,8 +149,10 @@ class Store:
         Raises:
             StoreUnwritable: they may not be, as where the disk is full. The process must end.
         """
-        touched = len(writes.timers) * _PAGE_BYTES  # each may lie on a page of its own
-        touched += sum([segment.bytes for segment in writes.delete])
+        if writes.put or writes.delete:
+            self.bodies.account(writes)
+        touched = (len(writes.timers) + len(writes.unreferred)) * _PAGE_BYTES  # each may lie on a page of its own
+        touched += sum([_PAGE_BYTES if segment.shared else segment.bytes for segment in writes.delete])
         touched += sum([place.bytes for place in writes.unstaged])
         touched += sum([staged.place.bytes for staged in writes.staged])
         self.engine.apply(self._edits.of(writes), size_of(writes), touched)
@@ -146,8 +162,12 @@ class Store:
         """Whether there are edits in the redo log that are not in the databases."""
         return self.engine.is_pending
 
-    def read(self, segment: Segment) -> list[NumberedBatch]:
+    def read(self, segment: Segment, resident: Callable[[int], bytes | None] = lambda _: None) -> list[NumberedBatch]:
         """Read the bodies of a stored segment.
+
+        Args:
+            segment: it.
+            resident: called with the number of a shared body; returns its records, where they are in memory.
 
         Raises:
             RowDamaged: they are not what was written.
@@ -156,7 +176,34 @@ class Store:
         value = self.engine.get(number, key)
         if value is None:
             raise self._rows.damage(number, key, f"{segment!r} is not there")
-        return self._rows.body(number, key, value, _decode_batches, segment)
+        batches = self._rows.body(number, key, value, _decode_batches, segment)
+        if segment.shared is None:
+            return batches
+        return [
+            (first, self._resolved(segment, batch, resident) if batch.flags & BY_REFERENCE else batch)
+            for first, batch in batches
+        ]
+
+    def _resolved(self, segment: Segment, batch: RecordBatch, resident: Callable[[int], bytes | None]) -> RecordBatch:
+        """Return a batch that was stored by reference, with its records."""
+        try:
+            reference = reference_of(batch)
+        except StructError as fault:
+            key = segment_key(segment)
+            raise self._rows.damage(SEGMENTS, key, f"{segment!r} cannot be read: {fault}") from fault
+        assert reference is not None
+        body = resident(reference.body)
+        if body is None:
+            key = NUMBER.pack(reference.body)
+            body = self._rows.shared_records(shared_of(segment.durable), key, segment.queue)
+        end = reference.begin + reference.bytes
+        if end > len(body):
+            key = NUMBER.pack(reference.body)
+            what = f"it has {len(body)} bytes, and messages of this queue are to end at {end}"
+            raise self._rows.damage(shared_of(segment.durable), key, what, segment.queue)
+        records = body if reference.bytes == len(body) else body[reference.begin : end]
+        whole = with_records(batch, batch.flags & ~BY_REFERENCE, records)
+        return shared_batch(whole, reference.body, reference.begin, len(body))
 
     def copy(self, folder: Path, bytes_per_second: int) -> StoreCopy:
         """Begin to copy all that was written so far into a folder that is not there yet.

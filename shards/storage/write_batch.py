@@ -34,6 +34,10 @@ class WriteBatch:
         clock: what time it is, where that is to be noted.
         damaged: what was found damaged, of queues that are out of service from now on.
         identity: whose the store is, where that has changed.
+        bodies: shared bodies that are new: (whether durable, number, records).
+        unreferred: shared bodies that nothing refers to any more: (whether durable, number).
+        bodies_noted: every number of a shared body is below it, where that is to be noted.
+        referred_bytes: of the records of `put`, those that are written elsewhere or are there already.
     """
 
     delete: list[Segment] = field(default_factory=list)
@@ -55,3 +59,7 @@ class WriteBatch:
     clock: ClockNote | None = None
     damaged: list[RowDamaged] = field(default_factory=list)
     identity: StoreIdentity | None = None
+    bodies: list[tuple[bool, int, bytes]] = field(default_factory=list)
+    unreferred: list[tuple[bool, int]] = field(default_factory=list)
+    bodies_noted: int | None = None
+    referred_bytes: int = 0

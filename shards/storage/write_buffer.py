@@ -248,7 +248,7 @@ class WriteBuffer:
         """Return the bodies of a segment, and keep them in memory."""
         batches = segment.batches
         if batches is None:
-            batches = segment.batches = self.store.read(segment)
+            batches = segment.batches = self.store.read(segment, self.cache.shared)
             self.cache.add(segment)
         return batches
 
@@ -257,7 +257,7 @@ class WriteBuffer:
         if segment.batches is not None:
             return segment.batches
         self.read_once_bytes += segment.bytes
-        return self.store.read(segment)
+        return self.store.read(segment, self.cache.shared)
 
     def wait_seconds(self, now: float) -> float | None:
         """Return how long until something must be written; None when nothing must."""

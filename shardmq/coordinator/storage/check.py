@@ -25,7 +25,7 @@ from shardmq.coordinator.storage.schema import (
 )
 from shardmq.errors import StoreDamaged
 from shardmq.storage.checksums import row_content
-from shardmq.storage.engine import VERSION, Bytes, Edit
+from shardmq.storage.engine import CHECKSUMS_SINCE, Bytes, Edit
 from shardmq.storage.repair.closed_file import ClosedFile
 from shardmq.storage.repair.closed_log import ClosedLog
 from shardmq.storage.repair.findings import Finding
@@ -114,7 +114,7 @@ class ClosedCoordinatorStore:
                 yield key, self._content(number, key, value)
 
     def _content(self, number: int, key: bytes, value: bytes) -> bytes | None:
-        return row_content(SEEDS[number], key, value) if self.version == VERSION else value
+        return row_content(SEEDS[number], key, value) if self.version >= CHECKSUMS_SINCE else value
 
     def _read_log(self, folder: Path) -> ClosedLog:
         value = self._closed.get(_STATE, APPLIED)
@@ -174,7 +174,7 @@ def mend(folder: Path, edits: Iterable[Edit]) -> None:
     log, version = store.log, store.version
     store.close()
     applied = [] if log.is_new else [(_STATE, APPLIED, NUMBER.pack(log.last))]
-    sealed = stored_value if version == VERSION else _as_it_is
+    sealed = stored_value if version >= CHECKSUMS_SINCE else _as_it_is
     write_edits(folder, DATABASES, [*log.edits, *edits, *applied], sealed)
 
 

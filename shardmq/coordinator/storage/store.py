@@ -36,7 +36,7 @@ from shardmq.coordinator.storage.transactions import RecoveredTransactions, Tran
 from shardmq.coordinator.storage.write_batch import WriteBatch
 from shardmq.errors import StartupRefused, StoreDamaged, Unavailable
 from shardmq.runtime.clock import ClockNote
-from shardmq.storage.engine import VERSION, Engine
+from shardmq.storage.engine import CHECKSUMS_SINCE, VERSION, Engine
 from shardmq.storage.lmdb_engine import LmdbEngine
 from shardmq.storage.store_copy import StoreCopy
 from shardmq.topology.cascade import cascade
@@ -125,7 +125,7 @@ class Store:
         engine = LmdbEngine(folder, LAYOUT, reserve_bytes=RESERVE_BYTES, margin_bytes=MARGIN_BYTES)
         try:
             if engine.version < VERSION:
-                engine.upgrade(range(len(DATABASES)))
+                engine.upgrade(range(len(DATABASES)) if engine.version < CHECKSUMS_SINCE else ())
             return cls(engine, boot_id)
         except BaseException:
             engine.close()

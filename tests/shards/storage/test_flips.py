@@ -41,10 +41,13 @@ def run_of(first: int, bodies: list[bytes]) -> RecordBatch:
 
 
 def segment_of(queue: int, first: int, bodies: list[bytes]) -> Segment:
+    return segment_with(queue, first, run_of(first, bodies))
+
+
+def segment_with(queue: int, first: int, batch: RecordBatch) -> Segment:
     segment = Segment(queue, first, durable=True, born=0.0)
-    batch = run_of(first, bodies)
     segment.batches, segment.bytes, segment.stored = [(first, batch)], len(batch.records), True
-    segment.end, segment.count, segment.live = first + len(bodies), len(bodies), len(bodies)
+    segment.end, segment.count, segment.live = first + batch.count, batch.count, batch.count
     return segment
 
 
@@ -85,6 +88,10 @@ def fill(folder: Path) -> None:
         )
     )
     store.engine.apply(store._edits.of(WriteBatch(gone=segments[:100:3], delete=segments[100:140:2], fired=timers[:4])))
+    shared = [store.bodies.share(run_of(n, [b"%d" % n * 900] * 4)) for n in range(10)]
+    sharing = [segment_with(queue, n * 10, batch) for n, batch in enumerate(shared) for queue in (51, 52, 53)]
+    store.write(WriteBatch(put=sharing))
+    store.write(WriteBatch(delete=sharing[:7]))
     store.close()
 
 
@@ -139,7 +146,11 @@ def content(folder: Path) -> bytes:
 
 def test_a_flipped_bit_is_refused_or_changes_nothing(folder: Path, content: bytes) -> None:
     entries = check_pages(folder / "data.mdb").entries
-    assert {name for name in DATABASES if not entries[name.decode()]} == {b"spilled", b"spilled_timers"}
+    assert {name for name in DATABASES if not entries[name.decode()]} == {
+        b"spilled",
+        b"spilled_timers",
+        b"spilled_shared",
+    }
     counts = refusals(folder / "data.mdb", content, lambda: found(folder))
     print(counts)
     assert counts["refused"] > counts["same"]
