@@ -6,6 +6,7 @@ queues.py        Looks through a shard's closed store: every row is read, and wh
 rows.py          Looks at a shard's small rows: delayed messages, producers, reservations, notes.
 segments.py      Looks at a shard's segments: are entries and messages both there, can both be read, and do they
                  agree?
+shared.py        Looks at shared bodies: are all there that segments refer to, and does somebody refer to each?
 staged.py        Looks at what transactions have on a shard: staged messages, seals, decisions that are being carried
                  out.
 """

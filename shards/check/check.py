@@ -6,13 +6,16 @@ from shardmq.shards.check.closed_store import ClosedStore
 from shardmq.shards.check.queues import Look, Registry, look_at_marks, look_at_queues
 from shardmq.shards.check.rows import look_at_notes, look_at_producers, look_at_reservations, look_at_timers
 from shardmq.shards.check.segments import look_at_segments
+from shardmq.shards.check.shared import look_at_bodies, look_at_unreferred
 from shardmq.shards.check.staged import look_at_staged
 from shardmq.storage.repair.findings import Finding
 from shardmq.topology.entities import Queue as Declared
 
 _LOOKS = (
     look_at_queues,
+    look_at_bodies,
     look_at_segments,
+    look_at_unreferred,
     look_at_marks,
     look_at_timers,
     look_at_producers,

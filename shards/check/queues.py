@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from shardmq.ranges import RangeSet
 from shardmq.shards.check.closed_store import ClosedStore
 from shardmq.shards.queues.delivery import SUBQUEUE_BITS
 from shardmq.shards.storage.schema import DATABASES, DROPPED, MARKS, NUMBER, PLACE, QUEUES, number_of
@@ -56,6 +57,8 @@ class Look:
         queues: ids of queues that have a row, with what it says where that can be read.
         dropped: ids of queues that are being deleted.
         ends: behind the last message of each queue's subqueue that was found.
+        bodies: how many bytes each shared body has that can be read, by number.
+        referred: numbers of shared bodies that messages refer to which a repair keeps.
     """
 
     def __init__(self, name: str, store: ClosedStore, registry: Registry | None, seen: Callable[[], None]) -> None:
@@ -66,6 +69,8 @@ class Look:
         self.queues: dict[int, Declared | None] = {}
         self.dropped: set[int] = set()
         self.ends: dict[tuple[int, int], int] = {}
+        self.bodies: dict[int, int] = {}
+        self.referred = RangeSet()
 
     def title(self, queue: int) -> str:
         """A queue's name, where that can be told."""

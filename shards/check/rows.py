@@ -14,6 +14,7 @@ from shardmq.shards.check.segments import is_whole
 from shardmq.shards.storage.entries import Reservation
 from shardmq.shards.storage.schema import (
     APPLIED,
+    BODIES_NOTED,
     CLOCK,
     DAMAGED,
     ENDED,
@@ -29,6 +30,9 @@ from shardmq.shards.storage.schema import (
 )
 from shardmq.storage.engine import Edit
 from shardmq.storage.repair.findings import Finding, Repair
+
+NOTE_LOST_LEAP: Final = 1 << 44
+"""How far behind the last shared body numbers go on where the note of them is lost: none is given twice."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_batch: Final = msgspec.msgpack.Decoder(RecordBatch).decode
@@ -142,6 +146,14 @@ def look_at_notes(look: Look) -> Iterator[Finding]:
                 key,
                 "the numbers of decided transactions are not what was written",
                 repair=Repair("takes them from the coordinator's store" if edits else "", edits=edits),
+            )
+        elif key == BODIES_NOTED and (content is None or len(content) != NUMBER.size):
+            noted = NUMBER.pack(max(look.bodies, default=0) + NOTE_LOST_LEAP)
+            yield look.found(
+                STATE,
+                key,
+                "the last number of a shared body is not what was written",
+                repair=Repair("goes on far behind those that are there", edits=((STATE, key, noted),)),
             )
         elif key not in (CLOCK, ENDED, APPLIED) and content is None:
             yield look.found(STATE, key, "the row is not what was written")

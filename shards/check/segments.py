@@ -5,6 +5,8 @@ well    well        leaves both
 well    damaged     deletes both; what was not acknowledged yet is lost
 damaged well        makes a new entry; what was acknowledged comes again
 damaged damaged     deletes both; how many messages that were, nobody knows
+
+Where messages refer to shared bodies, what is wrong with those is told in shared.py.
 """
 
 from collections.abc import Iterator
@@ -18,8 +20,10 @@ from shardmq.message.record_batch import RecordBatch, record_ends
 from shardmq.ranges import RangeSet
 from shardmq.shards.check.closed_store import ClosedStore
 from shardmq.shards.check.queues import Look, lost, strange_queue
+from shardmq.shards.check.shared import bytes_of, is_reference, referred_by, without_bodies
 from shardmq.shards.queues.delivery import SUBQUEUE_BITS
 from shardmq.shards.segments.segment import NumberedBatch, Segment, body_sizes
+from shardmq.shards.segments.shared_batch import BY_REFERENCE
 from shardmq.shards.storage.schema import INDEX, NUMBER, PLACE, SEGMENTS, extent_of, number_of, segment_of
 from shardmq.storage.repair.findings import Finding, Repair
 
@@ -81,11 +85,14 @@ def _judged(
             repair=Repair(lost(entry.live, numbers), edits=both, messages=entry.live, numbers=numbers),
         )
     if entry is not None and _agree(entry, batches):
-        return None
+        return without_bodies(look, entry, batches)
     what = "what is noted of the messages is not what was written" if has_entry else "nothing is noted of the messages"
     if entry is not None:
         what = "what is noted of the messages is of others"
     rebuilt = _rebuilt(look, key, batches)
+    broken = without_bodies(look, rebuilt, batches)
+    if broken is not None:
+        return broken
     mend = f"keeps messages {first} to {rebuilt.end - 1}; those that were acknowledged come again"
     return look.found(INDEX, key, what, queue=queue, repair=Repair(mend, edits=((INDEX, key, extent_of(rebuilt)),)))
 
@@ -121,6 +128,8 @@ def is_whole(batch: RecordBatch) -> bool:
     """Whether a batch has as many messages as it says, one behind the other."""
     if batch.count < 1:
         return False
+    if batch.flags & BY_REFERENCE:
+        return is_reference(batch)
     try:
         return record_ends(batch.records, batch.count)[-1] == len(batch.records)
     except (UnpackException, ValueError):
@@ -148,7 +157,8 @@ def _agree(entry: Segment, batches: list[NumberedBatch]) -> bool:
     return (
         entry.end == _end_of(batches)
         and entry.count == sum([batch.count for _, batch in batches])
-        and entry.bytes == sum([len(batch.records) for _, batch in batches])
+        and entry.bytes == sum([bytes_of(batch) for _, batch in batches])
+        and entry.shared == referred_by(batches)
     )
 
 
@@ -171,11 +181,12 @@ def _rebuilt(look: Look, key: bytes, batches: list[NumberedBatch]) -> Segment:
     for start, batch in batches:
         gone.remove(start, start + batch.count)
         segment.count += batch.count
-        segment.bytes += len(batch.records)
+        segment.bytes += bytes_of(batch)
         segment.can_expire = segment.can_expire or batch.ttl_ms is not None
     segment.live = segment.count
     segment.gone = gone or None
+    segment.shared = referred_by(batches)
     declared = look.queues.get(queue)
-    if declared is not None and "x-max-length-bytes" in declared.arguments:
+    if segment.shared is None and declared is not None and "x-max-length-bytes" in declared.arguments:
         segment.body_bytes = sum([size for _, batch in batches for size in body_sizes(batch)])
     return segment

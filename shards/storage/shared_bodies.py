@@ -46,8 +46,9 @@ class SharedBodies:
             segments: that are stored.
             is_certain: whether those are all; where some may be missing, no body is deleted.
         """
-        self._next = self._noted = noted
-        self._counts[True] = ReferenceCounts.of([each.shared for each in segments if each.shared is not None])
+        shared = [each.shared for each in segments if each.shared is not None]
+        self._next = self._noted = max(noted, max([each.end for each in shared], default=0))
+        self._counts[True] = ReferenceCounts.of(shared)
         self._keeps_all = not is_certain
 
     def share(self, batch: RecordBatch) -> RecordBatch:

@@ -10,11 +10,14 @@ import pytest
 
 from shardmq.bus.messages.shard import Nack, Publish
 from shardmq.errors import StoreDamaged
+from shardmq.message.record import pack_many
+from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.check.check import check_shard
 from shardmq.shards.check.closed_store import ClosedStore, mend
 from shardmq.shards.check.queues import Registry
-from shardmq.shards.storage.schema import DATABASES, STAGE, STATE
+from shardmq.shards.storage.schema import BODIES_NOTED, DATABASES, SHARED, STAGE, STATE
 from shardmq.shards.storage.store import Store
+from shardmq.storage.checksums import sealed_row
 from shardmq.storage.redo.log import REDO, RedoLog
 from shardmq.storage.repair.findings import Finding
 from shardmq.topology.entities import Queue
@@ -222,3 +225,92 @@ def test_queues_that_only_one_side_knows_are_told(folder: Path) -> None:
     missing, unknown = findings(folder, known)
     assert (missing.queue, missing.title, missing.is_damage) == (77, "queue 'elsewhere' in vhost '/'", True)
     assert (unknown.queue, unknown.is_damage, unknown.edits) == (1, False, ())
+
+
+@pytest.fixture
+def sharing(tmp_path: Path) -> Path:
+    """A closed store in which queues 1 and 2 share three bodies, and queue 2 has one with queue 3."""
+    shard = Clocked(tmp_path)
+    shard.assign(*QUEUES, Queue("/", "third", 3, 0))
+    for start in range(3):
+        assert not shard.publish(Publish((1, 2), padded(start * 10, 10)))
+    assert not shard.publish(Publish((2, 3), padded(30, 10)))
+    shard.stop()
+    shard.close()
+    return tmp_path / "store"
+
+
+THREE = Registry({queue.id: queue for queue in (*QUEUES, Queue("/", "third", 3, 0))})
+
+
+def padded(start: int, count: int) -> RecordBatch:
+    bodies = [b"%1000d" % number for number in range(start, start + count)]
+    return RecordBatch("ex", "key", 1, 5, 9, start, count, pack_many(bodies))
+
+
+def bodies_of(store: Store) -> list[bytes]:
+    return list(store.engine.keys(SHARED))
+
+
+def mend_shared(folder: Path) -> list[Finding]:
+    found = findings(folder, THREE)
+    mend(folder, [edit for each in found for edit in each.edits])
+    assert findings(folder, THREE) == []
+    return found
+
+
+def left(folder: Path) -> list[list[int]]:
+    shard = Clocked(folder.parent)
+    try:
+        assert shard.loop.table()["damaged"] == []
+        return [shard.bodies(queue=queue) for queue in (1, 2, 3)]
+    finally:
+        shard.close()
+
+
+def test_shared_bodies_that_are_well_have_no_findings(sharing: Path) -> None:
+    assert findings(sharing, THREE) == []
+
+
+def test_a_damaged_shared_body_loses_its_messages_alone_in_every_queue_that_has_them(sharing: Path) -> None:
+    damaged(sharing, lambda store: flip(store, "shared", bodies_of(store)[1]))
+    body, first, second = mend_shared(sharing)
+    assert (body.database, body.queue, body.messages) == ("shared", None, 0)
+    assert [(each.queue, each.messages, each.numbers) for each in (first, second)] == [
+        (1, 10, [(10, 20)]),
+        (2, 10, [(10, 20)]),
+    ]
+    assert left(sharing) == [[*range(10), *range(20, 30)], [*range(10), *range(20, 40)], [*range(30, 40)]]
+
+
+def test_a_shared_body_that_is_missing_is_found(sharing: Path) -> None:
+    damaged(sharing, lambda store: store.engine.apply([(SHARED, bodies_of(store)[3], None)]))
+    assert [(each.queue, each.messages) for each in mend_shared(sharing)] == [(2, 10), (3, 10)]
+    assert left(sharing) == [[*range(30)], [*range(30)], []]
+
+
+def test_a_shared_body_that_nothing_refers_to_is_found_and_deleted(sharing: Path) -> None:
+    key = (77).to_bytes(8, "big")
+    damaged(sharing, lambda store: store.engine.apply([(SHARED, key, sealed_row(SHARED, key, b"records"))]))
+    (found,) = mend_shared(sharing)
+    assert (found.key, found.what) == (key.hex(), "no message refers to this shared body")
+
+
+@pytest.mark.parametrize("database", ["index", "segments"])
+def test_a_damaged_row_of_a_segment_with_shared_bodies_harms_no_other_queue(sharing: Path, database: str) -> None:
+    damaged(sharing, lambda store: flip(store, database, sorted(rows(store, database, 2))[0]))
+    mend_shared(sharing)
+    first, second, third = left(sharing)
+    assert (first, third) == ([*range(30)], [*range(30, 40)])
+    assert second[-30:] == [*range(10, 40)]
+    assert database == "segments" or second == [*range(40)]
+
+
+def test_where_the_note_of_their_numbers_is_damaged_they_go_on_far_behind(sharing: Path) -> None:
+    damaged(sharing, lambda store: flip(store, "state", BODIES_NOTED))
+    (found,) = mend_shared(sharing)
+    assert found.database == "state"
+    shard = Clocked(sharing.parent)
+    assert not shard.publish(Publish((1, 2), padded(40, 10)))
+    assert int.from_bytes(bodies_of(shard.store)[-1], "big") > 1 << 43
+    shard.close()
