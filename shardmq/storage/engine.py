@@ -26,9 +26,10 @@ Edit = tuple[int, bytes, Bytes | None]
 Row = tuple[bytes, memoryview]
 """Key, and the value as it is stored."""
 
-VERSION: Final = 3
-"""Of the format of stores. 1: rows without checksums, but for bodies. 2: every row with one (checksums.py). 3: bodies
-that several queues have are stored once (shards/storage/schema.py)."""
+VERSION: Final = 4
+"""Of the format of stores. 1: rows without checksums, but for bodies. 2: every row with one (checksums.py). 4: bodies
+that several queues have are stored once (shards/storage/schema.py). There is no 3: its digit is one wrong bit away from
+1, whose rows are believed without checksums."""
 
 CHECKSUMS_SINCE: Final = 2
 """The first version in which every row has a checksum."""

@@ -6,15 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from shardmq.bus.messages.base import Call
 from shardmq.bus.messages.shard import Ack, AtomicCommit, Delivered, Get, Publish, Purge
 from shardmq.message.record import pack_many, unpack
 from shardmq.message.record_batch import RecordBatch
 from shardmq.ranges import RangeSet
+from shardmq.shards.check.check import check_shard
+from shardmq.shards.check.closed_store import ClosedStore
 from shardmq.shards.segments.shared_batch import SHARED_BYTES_MIN
 from shardmq.shards.storage.schema import NUMBER, SHARED, SPILLED_SHARED
 from shardmq.topology.entities import Queue
 from tests.shards.clocked import Clocked
 from tests.shards.damaging import flip
+from tests.shards.driver import Shard as Process
 from tests.shards.driver import consume
 
 LARGE = 10_000
@@ -177,6 +181,42 @@ def test_messages_are_delivered_as_any_others(shard: Clocked) -> None:
     batch = shard.expect(Delivered).batch
     assert type(batch) is RecordBatch
     assert (batch.flags, [int(record.body[:5]) for record in unpack(batch.records, batch.count)]) == (1, [0, 1, 2])
+
+
+def test_nothing_is_lost_or_left_behind_where_the_process_is_killed(tmp_path: Path) -> None:
+    """A real process, killed again and again; its store is looked through at the end."""
+    process = Process(tmp_path, memory_bytes=200_000)
+    try:
+        process.assign(*QUEUES[:20])
+        expected: dict[int, list[int]] = {queue: [] for queue in ALL}
+        for life in range(6):
+            for number in range(life * 10, life * 10 + 10):
+                targets = ALL if number % 3 else ALL[::4]
+                process.publish(Publish(targets, large(number, 1)))
+                for queue in targets:
+                    expected[queue].append(number)
+            for queue in ALL[life::6]:
+                process.send(consume(5 + queue, queue))
+                wanted = len(expected[queue])
+                got = [one for one in process.delivered(wanted) if one.consumer == 5 + queue]
+                assert [number for one in got for number in _numbers(one.batch)] == expected[queue]
+                process.send(Ack(5 + queue, [(one.first, one.first + one.batch.count) for one in got]))
+                expected[queue].clear()
+            process.until(lambda: all(process.queue(queue)["valid"] == len(expected[queue]) for queue in ALL))
+            process.ask(Call(3, AtomicCommit([], [], [])))  # has acknowledgements written that may wait a little
+            process.restart()
+        assert {queue: process.queue(queue)["ready"] for queue in ALL} == {q: len(n) for q, n in expected.items()}
+        process.restart()
+    finally:
+        process.close()
+    closed = ClosedStore(tmp_path)
+    assert list(check_shard("shard-0", closed, None)) == []
+    assert len(list(closed.rows(SHARED))) == len({number for numbers in expected.values() for number in numbers})
+    closed.close()
+
+
+def _numbers(batch: RecordBatch) -> list[int]:
+    return [int(record.body[:5]) for record in unpack(batch.records, batch.count)]
 
 
 def test_compaction_moves_references_and_copies_what_is_little(shard: Clocked) -> None:

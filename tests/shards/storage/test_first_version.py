@@ -55,19 +55,19 @@ def version(folder: Path) -> bytes:
 
 
 def test_a_store_of_the_first_version_is_read_and_brought_up_to_date(tmp_path: Path) -> None:
-    fill(tmp_path)
+    fill(tmp_path, is_sharing=False)
     expected = found(tmp_path)
     age(tmp_path)
     assert version(tmp_path) == b"1"
     assert found(tmp_path) == expected
-    assert version(tmp_path) == b"3"
+    assert version(tmp_path) == b"4"
     assert found(tmp_path) == expected
     with (tmp_path / "redo").open("rb") as stream:
         assert struct.unpack(">I", stream.read(17)[13:]) == (2,)
 
 
 def test_commits_in_its_redo_log_are_taken_over(tmp_path: Path) -> None:
-    fill(tmp_path)
+    fill(tmp_path, is_sharing=False)
     segments, timers, _, staged, places, rest = found(tmp_path)
     store = Store.open(tmp_path)
     kept = store.load().segments[-1]
@@ -92,7 +92,7 @@ def test_commits_in_its_redo_log_are_taken_over(tmp_path: Path) -> None:
 
 
 def test_a_redo_log_that_cannot_be_replaced_is_kept(tmp_path: Path) -> None:
-    fill(tmp_path)
+    fill(tmp_path, is_sharing=False)
     expected = found(tmp_path)
     age(tmp_path)
     log = (tmp_path / "redo").read_bytes()
@@ -106,7 +106,7 @@ def test_a_redo_log_that_cannot_be_replaced_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_row_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    fill(tmp_path)
+    fill(tmp_path, is_sharing=False)
     age(tmp_path)
     env = lmdb.open(str(tmp_path), max_dbs=1, map_size=1 << 40)
     with env.begin(write=True, db=env.open_db(b"queues")) as transaction:
@@ -118,10 +118,26 @@ def test_a_row_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_no_flipped_bit_makes_a_row_of_the_first_version(tmp_path: Path) -> None:
-    fill(tmp_path)
-    place = (tmp_path / "data.mdb").read_bytes().index(b"version3")
+    fill(tmp_path, is_sharing=False)
+    place = (tmp_path / "data.mdb").read_bytes().index(b"version4")
     content = (tmp_path / "data.mdb").read_bytes()
     for bit in range(place * 8, (place + 8) * 8):
         (tmp_path / "data.mdb").write_bytes(flipped(content, bit))
         with pytest.raises(StoreRefused):
             found(tmp_path)
+
+
+def test_a_store_of_the_second_version_goes_on_as_it_is_and_older_programs_refuse_it_from_then_on(
+    tmp_path: Path,
+) -> None:
+    fill(tmp_path, is_sharing=False)
+    expected = found(tmp_path)
+    env = lmdb.open(str(tmp_path), max_dbs=len(DATABASES) + 1, map_size=1 << 40)
+    with env.begin(write=True) as transaction:
+        transaction.put(b"version", b"2", db=env.open_db(b"meta", txn=transaction))
+        for name in (b"shared", b"spilled_shared"):
+            transaction.drop(env.open_db(name, txn=transaction))
+    env.close()
+    assert version(tmp_path) == b"2"
+    assert found(tmp_path) == expected
+    assert version(tmp_path) == b"4"

@@ -51,7 +51,7 @@ def segment_with(queue: int, first: int, batch: RecordBatch) -> Segment:
     return segment
 
 
-def fill(folder: Path) -> None:
+def fill(folder: Path, is_sharing: bool = True) -> None:
     """Rows in every database, trees of several pages, bodies on pages of their own, and pages that were freed."""
     store = Store.open(folder)
     store.load()
@@ -88,10 +88,11 @@ def fill(folder: Path) -> None:
         )
     )
     store.engine.apply(store._edits.of(WriteBatch(gone=segments[:100:3], delete=segments[100:140:2], fired=timers[:4])))
-    shared = [store.bodies.share(run_of(n, [b"%d" % n * 900] * 4)) for n in range(10)]
-    sharing = [segment_with(queue, n * 10, batch) for n, batch in enumerate(shared) for queue in (51, 52, 53)]
-    store.write(WriteBatch(put=sharing))
-    store.write(WriteBatch(delete=sharing[:7]))
+    if is_sharing:
+        shared = [store.bodies.share(run_of(n, [b"%d" % n * 900] * 4)) for n in range(10)]
+        sharing = [segment_with(queue, n * 10, batch) for n, batch in enumerate(shared) for queue in (51, 52, 53)]
+        store.write(WriteBatch(put=sharing))
+        store.write(WriteBatch(delete=sharing[:7]))
     store.close()
 
 
