@@ -209,7 +209,7 @@ def test_nothing_is_lost_or_left_behind_where_the_process_is_killed(tmp_path: Pa
         process.restart()
     finally:
         process.close()
-    closed = ClosedStore(tmp_path)
+    closed = ClosedStore(tmp_path / "shard-0")
     assert list(check_shard("shard-0", closed, None)) == []
     assert len(list(closed.rows(SHARED))) == len({number for numbers in expected.values() for number in numbers})
     closed.close()
