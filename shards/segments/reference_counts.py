@@ -34,9 +34,13 @@ class ReferenceCounts(DeliveryCounts):
     def __contains__(self, number: int) -> bool:
         return self.pieces(number, number + 1)[0][2] > 0
 
-    def release(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Count [start, end) once less; returns those that nothing refers to any more."""
+    def refer(self, start: int, end: int, times: int) -> None:
+        """Count [start, end) so many times more."""
+        self._replace(start, end, [(first, stop, count + times) for first, stop, count in self.pieces(start, end)])
+
+    def release(self, start: int, end: int, times: int) -> list[tuple[int, int]]:
+        """Count [start, end) so many times less; returns those that nothing refers to any more."""
         before = self.pieces(start, end)
-        assert all(count for _, _, count in before), f"bodies {start} to {end} are referred to by less than is deleted"
-        self._replace(start, end, [(first, stop, count - 1) for first, stop, count in before if count > 1])
-        return [(first, stop) for first, stop, count in before if count == 1]
+        assert min([count for _, _, count in before]) >= times, f"bodies {start} to {end} have fewer references"
+        self._replace(start, end, [(first, stop, count - times) for first, stop, count in before if count > times])
+        return [(first, stop) for first, stop, count in before if count == times]

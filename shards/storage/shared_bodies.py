@@ -60,38 +60,53 @@ class SharedBodies:
         return shared_batch(batch, number, 0, len(batch.records))
 
     def account(self, writes: WriteBatch) -> None:
-        """Count what a commit writes and deletes; notes in it which bodies it is to write and delete."""
+        """Count what a commit writes and deletes; notes in it which bodies it is to write and delete.
+
+        Segments that were filled in one pass mostly refer to the same bodies. They have one set of numbers, and are
+        counted together: with 25 queues this takes a tenth of the time.
+        """
+        filled: dict[tuple[bool, tuple[int, ...]], list[Segment]] = {}
         for segment in writes.put:
             if segment.bytes >= SHARED_BYTES_MIN:
-                self._refer(segment, writes)
+                assert segment.batches is not None
+                shared = [batch for _, batch in segment.batches if type(batch) is SharedBatch]
+                if shared:
+                    writes.referred_bytes += sum([len(batch.records) for batch in shared]) - REFERENCE_BYTES * len(
+                        shared
+                    )
+                    filled.setdefault((segment.durable, tuple([batch.body for batch in shared])), []).append(segment)
+        for (durable, bodies), segments in filled.items():
+            self._refer(durable, bodies, segments, writes)
+        emptied: dict[int, list[Segment]] = {}
         for segment in writes.delete:
             if segment.shared is not None:
-                self._release(segment, writes)
+                emptied.setdefault(id(segment.shared), []).append(segment)
+        for segments in emptied.values():
+            self._release(segments, writes)
         if writes.bodies and self._next > self._noted:
             self._noted = writes.bodies_noted = self._next + NUMBERS_LEAP
 
-    def _refer(self, segment: Segment, writes: WriteBatch) -> None:
-        assert segment.batches is not None
-        shared = [batch for _, batch in segment.batches if type(batch) is SharedBatch]
-        if not shared:
-            return
-        counts, numbers = self._counts[segment.durable], RangeSet()
-        for batch in shared:
-            number = batch.body
-            if numbers.add(number, number + 1) and number not in counts:
-                assert batch.is_whole, f"only a part of shared body {number} is here to be written"
-                writes.bodies.append((segment.durable, number, batch.records))
-            writes.referred_bytes += len(batch.records) - REFERENCE_BYTES
-        segment.shared = numbers
+    def _refer(self, durable: bool, bodies: tuple[int, ...], segments: list[Segment], writes: WriteBatch) -> None:
+        """Some segments refer to the same bodies."""
+        counts, numbers = self._counts[durable], RangeSet([(number, number + 1) for number in bodies])
+        new = {number for number in bodies if number not in counts}
+        for _, batch in segments[0].batches or ():
+            if type(batch) is SharedBatch and batch.body in new:
+                assert batch.is_whole, f"only a part of shared body {batch.body} is here to be written"
+                new.remove(batch.body)
+                writes.bodies.append((durable, batch.body, batch.records))
         for start, end in numbers:
-            counts.add(start, end)
+            counts.refer(start, end, len(segments))
+        for segment in segments:
+            segment.shared = numbers
 
-    def _release(self, segment: Segment, writes: WriteBatch) -> None:
-        counts = self._counts[segment.durable]
-        for start, end in segment.shared or ():
-            for first, stop in counts.release(start, end):
-                if not (segment.durable and self._keeps_all):
-                    writes.unreferred += [(segment.durable, number) for number in range(first, stop)]
+    def _release(self, segments: list[Segment], writes: WriteBatch) -> None:
+        """Some segments with the same set of bodies are deleted."""
+        durable = segments[0].durable
+        for start, end in segments[0].shared or ():
+            for first, stop in self._counts[durable].release(start, end, len(segments)):
+                if not (durable and self._keeps_all):
+                    writes.unreferred += [(durable, number) for number in range(first, stop)]
 
 
 def missing_bodies(segments: Iterable[Segment], keys: Iterable[bytes], rows: Rows) -> Iterator[RowDamaged]:
