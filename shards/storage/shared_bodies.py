@@ -63,7 +63,7 @@ class SharedBodies:
         """Count what a commit writes and deletes; notes in it which bodies it is to write and delete.
 
         Segments that were filled in one pass mostly refer to the same bodies. They have one set of numbers, and are
-        counted together: with 25 queues this takes a tenth of the time.
+        counted together: one by one, a quarter of a pass to 25 queues went there.
         """
         filled: dict[tuple[bool, tuple[int, ...]], list[Segment]] = {}
         for segment in writes.put:
@@ -71,9 +71,7 @@ class SharedBodies:
                 assert segment.batches is not None
                 shared = [batch for _, batch in segment.batches if type(batch) is SharedBatch]
                 if shared:
-                    writes.referred_bytes += sum([len(batch.records) for batch in shared]) - REFERENCE_BYTES * len(
-                        shared
-                    )
+                    writes.referred_bytes += sum([len(batch.records) - REFERENCE_BYTES for batch in shared])
                     filled.setdefault((segment.durable, tuple([batch.body for batch in shared])), []).append(segment)
         for (durable, bodies), segments in filled.items():
             self._refer(durable, bodies, segments, writes)

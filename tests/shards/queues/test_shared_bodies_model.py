@@ -39,7 +39,7 @@ class SharingMachine(RuleBasedStateMachine):
         self.serial = 0
         self.now = 100.0
 
-    @initialize(memory=st.sampled_from([0, 9000, 1 << 20]))
+    @initialize(memory=st.sampled_from([0, 20_000, 1 << 20]))
     def start(self, memory: int) -> None:
         self.memory = memory
         self.open()
@@ -69,7 +69,7 @@ class SharingMachine(RuleBasedStateMachine):
     @rule(
         numbers=st.sets(st.sampled_from(sorted(QUEUES)), min_size=1),
         counts=st.lists(st.integers(1, 8), min_size=1, max_size=3),
-        size=st.sampled_from([10, 900, 2500]),
+        size=st.sampled_from([10, 1800, 5000]),
         persistent=st.booleans(),
         late=st.booleans(),
     )
