@@ -15,23 +15,30 @@ from tests.faults.saboteur import until
 
 from .history import History, Transacted
 
-KEPT, WORKED, DYING, DEAD, LEFT, RIGHT = "kept", "worked", "dying", "dead", "left", "right"
-"""Queues: only published to; consumed and acked; consumed and rejected, and where that leads; two for transactions."""
+KEPT, COPIED, WORKED, DYING, DEAD, LEFT, RIGHT = "kept", "copied", "worked", "dying", "dead", "left", "right"
+"""Queues: two only published to; one consumed and acked; one consumed and rejected, and where that leads; two for
+transactions."""
 
-QUEUES = (KEPT, WORKED, DYING, DEAD, LEFT, RIGHT)
+ALL_OF_BOTH = (KEPT, COPIED, WORKED)
+"""What the exchange leads to: of three queues, two at least are on one of two shards, and share bodies."""
+
+BODY_BYTES = 200
+"""Of a message to several queues, blanks included: a run of them is large enough to be stored once."""
+
+QUEUES = (KEPT, COPIED, WORKED, DYING, DEAD, LEFT, RIGHT)
 HOMES = {DYING: DEAD}
 
 RUN = 25
 
 
 def declare(url: str) -> None:
-    """The queues, and an exchange that leads to two of them."""
+    """The queues, and an exchange that leads to three of them."""
     with shardmq.connect(url) as connection, connection.channel() as channel:
         for queue in QUEUES:
             arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": DEAD} if queue == DYING else None
             channel.queue_declare(queue, durable=True, arguments=arguments)
         channel.exchange_declare("both", "fanout", durable=True)
-        for queue in (KEPT, WORKED):
+        for queue in ALL_OF_BOTH:
             channel.queue_bind(queue, "both", "")
 
 
@@ -44,21 +51,22 @@ class _Client(ReconnectingClient):
 
 
 class _Publisher(_Client):
-    """Publishes each message once, alone or in batches, to both queues, to one, or to the one whose messages die."""
+    """Publishes each message once, alone or in batches, to three queues, to one, or to the one whose messages die."""
 
     def work(self, connection: shardmq.Connection) -> None:
         channel = connection.channel()
         for turn in itertools.count():
             if self.stopping.is_set():
                 return
-            exchange, key, queues = [("both", "", (KEPT, WORKED)), ("", KEPT, (KEPT,)), ("", DYING, (DYING,))][turn % 3]
+            exchange, key, queues = [("both", "", ALL_OF_BOTH), ("", KEPT, (KEPT,)), ("", DYING, (DYING,))][turn % 3]
             ids = self.history.send(self.name, queues, RUN if turn % 2 else 1)
+            bodies = [name.encode().ljust(BODY_BYTES if exchange else 0) for name in ids]
             try:
                 if len(ids) == 1:
-                    channel.basic_publish(exchange, key, ids[0].encode())
+                    channel.basic_publish(exchange, key, bodies[0])
                 else:
                     with channel.publisher() as publisher:
-                        publisher.publish_many(exchange, key, [name.encode() for name in ids])
+                        publisher.publish_many(exchange, key, bodies)
             except ConnectionLost:
                 raise
             except ShardmqError:
@@ -98,7 +106,7 @@ class _Consumer(_Client):
                 return
             if message is None:
                 continue
-            seen = self.history.receive(self.queue, message.body.decode())
+            seen = self.history.receive(self.queue, message.body.decode().rstrip())
             if number % 20 == 7:
                 continue
             seen.settled_at = time.monotonic_ns()
@@ -162,7 +170,7 @@ def drain(url: str) -> dict[str, list[tuple[str, bool]]]:
             if ready:
                 for message in channel.consume(queue, auto_ack=True, inactivity_timeout=5.0):
                     assert message is not None, f"{queue}: {len(found[queue])} of {ready} came"
-                    found[queue].append((message.body.decode(), message.redelivered))
+                    found[queue].append((message.body.decode().rstrip(), message.redelivered))
                     if len(found[queue]) == ready:
                         break
             assert channel.basic_get(queue, auto_ack=True) is None

@@ -89,7 +89,7 @@ def fill(folder: Path, is_sharing: bool = True) -> None:
     )
     store.engine.apply(store._edits.of(WriteBatch(gone=segments[:100:3], delete=segments[100:140:2], fired=timers[:4])))
     if is_sharing:
-        shared = [store.bodies.share(run_of(n, [b"%d" % n * 900] * 4)) for n in range(10)]
+        shared = [store.bodies.share(run_of(n, [b"%d" % n * 1100] * 4)) for n in range(10)]
         sharing = [segment_with(queue, n * 10, batch) for n, batch in enumerate(shared) for queue in (51, 52, 53)]
         store.write(WriteBatch(put=sharing))
         store.write(WriteBatch(delete=sharing[:7]))
