@@ -99,6 +99,7 @@ class ConfiguredQueueModel(RuleBasedStateMachine):
         self.open([])
         self.buffer.declare(self.declared)
         self.buffer.commit()
+        self.buffer.commit_behind()
 
     def open(self, delayed: list[tuple[int, int]]) -> None:
         self.store = self.room.open()

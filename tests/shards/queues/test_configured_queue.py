@@ -37,6 +37,7 @@ class Shelf:
         queue = self.open()
         self.buffer.declare(self.declared)
         self.buffer.commit()
+        self.buffer.commit_behind()
         return queue
 
     def open(self) -> Queue:

@@ -54,6 +54,7 @@ class QueueMachine(RuleBasedStateMachine):
         if not self.store.load().queues:
             self.buffer.declare(self.declared)
             self.buffer.commit()
+            self.buffer.commit_behind()
 
     def open(self) -> None:
         self.store = self.room.open()

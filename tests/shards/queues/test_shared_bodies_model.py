@@ -47,6 +47,7 @@ class SharingMachine(RuleBasedStateMachine):
             if declared.durable:
                 self.buffer.declare(declared)
         self.buffer.commit()
+        self.buffer.commit_behind()
 
     def open(self) -> None:
         self.store = self.room.open()
