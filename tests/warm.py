@@ -239,6 +239,8 @@ def fork(
             os.environ[notify.SUPERVISOR] = str(parent)
         passwords.COST = int(environment.get(PASSWORD_COST, QUICK_PASSWORDS))  # type: ignore[misc]
         name, _, attribute = function.partition(":")
+        if name.startswith("tests."):
+            sys.path.append(str(Path(__file__).parents[1]))
         module = importlib.import_module(name)
         sys.argv = [str(module.__file__), *arguments]
         setproctitle.setproctitle(" ".join([sys.executable, "-P", "-m", name, *arguments]))

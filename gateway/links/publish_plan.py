@@ -51,7 +51,7 @@ class PublishPlan(NamedTuple):
         return PublishPlan(queues, exchange, routing_key, flags, priority, place)
 
 
-Run = tuple[int, bytes, int, int]
+NumberedRecords = tuple[int, bytes, int, int]
 """Messages of a publish: how many, their records, who numbers them and the first one's number."""
 
 

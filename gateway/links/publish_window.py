@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 from shardmq.bus.messages.shard import Confirmed, Publish, PublishRefusal
 from shardmq.errors import ReplyCode
 from shardmq.gateway.links.fan_out import ConfirmTarget, FanOut, Unconfirmed, refuse
-from shardmq.gateway.links.publish_plan import Place, PublishPlan, Run, SentBatch, place_of
+from shardmq.gateway.links.publish_plan import NumberedRecords, Place, PublishPlan, SentBatch, place_of
 from shardmq.limits import PUBLISH_WINDOW_BYTES, RECORD_BATCH_RECORDS_MAX
 from shardmq.message.record_batch import RecordBatch
 
@@ -197,19 +197,19 @@ class PublishWindow:
             )
         return self.unconfirmed_bytes > PUBLISH_WINDOW_BYTES
 
-    def add_run(self, target: ConfirmTarget, request: int, plan: PublishPlan, run: Run) -> bool:
+    def add_numbered(self, target: ConfirmTarget, request: int, plan: PublishPlan, numbered: NumberedRecords) -> bool:
         """Send a publish of messages that a producer has numbered, to one shard; `add` for what comes often.
 
         Args:
             target: hears of it, also where a queue is missing.
             request: its number for this publish.
             plan: how it goes, the same object each time.
-            run: the messages.
+            numbered: the messages.
 
         Returns:
             What `add` does.
         """
-        count, records, producer, sequence = run
+        count, records, producer, sequence = numbered
         growing = self._growing.get(plan.queues[0])
         if (
             growing is None

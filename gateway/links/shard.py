@@ -100,7 +100,8 @@ class ShardLink:
         self.name = name
         self.life = 0
         confirms = self.confirms = PublishWindow(dialer, name, exists, stamp)
-        self.publish, self.publish_planned, self.publish_run = confirms.add, confirms.add_planned, confirms.add_run
+        self.publish, self.publish_planned = confirms.add, confirms.add_planned
+        self.publish_numbered = confirms.add_numbered
         self.on_dead_letter: Callable[[ShardLink, DeadLetter], None] = _no_publisher
         self._alarms = alarms
         self._changed = changed

@@ -58,7 +58,7 @@ class ChannelPublisher:
         is_plain = not (publish.delay_ms or publish.transaction or publish.producer == 0 or records is not None)
         if is_plain and (planned := self._known_plan(publish)) is not None:
             link, plan = planned
-            if link.publish_run(self, request, plan, (count, publish.records, publish.producer, publish.sequence)):
+            if link.publish_numbered(self, request, plan, (count, publish.records, publish.producer, publish.sequence)):
                 client.front.hold_publishing(link)
             return
         try:

@@ -131,18 +131,18 @@ def test_where_many_batches_grow_more_gathers_than_is_worth_an_envelope_of_its_o
     request = 0
     for _ in range(2):  # envelopes that the shard has to answer
         request += 1
-        window.add_run(told, request, plans[0], (1, records, 7, request))
+        window.add_numbered(told, request, plans[0], (1, records, 7, request))
         window.send()
     sent = len(wire.posted)
     for turn in range(1, 4):
         for plan in plans:
             request += 1
-            window.add_run(told, request, plan, (1, records, 8, turn))
+            window.add_numbered(told, request, plan, (1, records, 8, turn))
     assert window.may_gather
     assert len(wire.posted) == sent
     for plan in plans:
         request += 1
-        window.add_run(told, request, plan, (1, records, 8, 4))
+        window.add_numbered(told, request, plan, (1, records, 8, 4))
     assert not window.may_gather
     window.send()
     assert [publish.batch.count for publish in wire.posted[sent:]] == [4] * len(plans)

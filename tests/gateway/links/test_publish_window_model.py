@@ -97,7 +97,7 @@ class World:
         if way == "numbered":
             sequence = self.numbers - count + 1
             plan = self.plan(route, kind, 0)
-            self.window.add_run(publisher, first, plan, (count, pack_many(bodies), 7, sequence))
+            self.window.add_numbered(publisher, first, plan, (count, pack_many(bodies), 7, sequence))
             return
         batch = RecordBatch("x", *kind, 0, 0, 0, count, pack_many(bodies), priority)
         producer, sequence = (7, self.numbers - count + 1) if way == "counted" else (0, 0)
