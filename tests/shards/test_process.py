@@ -219,12 +219,35 @@ def test_the_coordinator_and_the_gateway_hear_the_same_of_a_dropped_queue(shard:
     coordinator.close()
 
 
+def publish_to_a_full_disk(shard: Shard) -> None:
+    """Publish more than the disk takes, until the shard learns of it from a commit.
+
+    Where it has looked at its disk just before, it refuses the publish.
+    """
+    pid = shard.process.pid
+    big = RecordBatch("ex", "key", 1, 5, 9, 0, 1, pack_many([b"x" * 1_000_000]))
+    for _ in range(50):
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
+        shard.send(Publish((1,), big))
+        while shard.process.poll() is None:
+            if any(isinstance(message, PublishRefusal) for message in shard.inbox):
+                break
+            shard.poll(shard.dialer)
+        else:
+            return
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        shard.inbox.clear()
+        until = time.monotonic() + 0.2  # it looks again
+        while time.monotonic() < until:
+            shard.poll(shard.dialer)
+        shard.inbox.clear()
+    raise AssertionError("the shard always saw in time that its disk is full")
+
+
 def test_a_full_disk_ends_the_process_and_loses_nothing_confirmed(shard: Shard) -> None:
     shard.send(Publish((1,), run_of(0, 100)))
     shard.expect(Confirmed)
-    resource.prlimit(shard.process.pid, resource.RLIMIT_FSIZE, (200_000, 200_000))
-    big = RecordBatch("ex", "key", 1, 5, 9, 0, 1, pack_many([b"x" * 1_000_000]))
-    shard.send(Publish((1,), big))
+    publish_to_a_full_disk(shard)
     assert shard.process.wait(60) == 1
     assert not [message for message in shard.inbox if isinstance(message, Confirmed)]
     shard.start()
