@@ -7,6 +7,7 @@ from typing import Final
 from shardmq.bus.listener import Responder
 from shardmq.errors import ReplyCode
 from shardmq.shards.handlers.delays import DelayedMessages
+from shardmq.shards.segments.shared_batch import SharedBatch
 from shardmq.shards.state.attempts import StagedAttempt
 from shardmq.shards.state.shard import ShardState
 from shardmq.shards.storage.entries import DamagedStage, Staged, StagedPlace
@@ -174,7 +175,7 @@ class Decisions:
         A queue that is condemned gets it, too: it may yet be kept.
         """
         state, batch = self._state, staged.batch
-        if len(staged.queues) > 1 and not staged.delay_ms:
+        if len(staged.queues) > 1 and not staged.delay_ms and type(batch) is not SharedBatch:
             batch = self._store.bodies.share(batch)
         now_ms = state.schedule.now_ms
         left = []

@@ -141,6 +141,8 @@ class Transactions:
             piece = self._state.slicer.cut(batch, first - start, stop - start)
             place = StagedPlace(transaction, number, first, piece.count, len(piece.records))
             attempt.add(place)
+            if not message.delay_ms:  # what is delayed is stored with each queue
+                piece = self._store.bodies.share_staged(piece)
             self._buffer.stage(Staged(place, message.queues, message.delay_ms, piece))
         if attempt.is_wide:
             self._wide[attempt] = None

@@ -26,6 +26,8 @@ from shardmq.shards.storage.schema import (
     RESERVATIONS,
     SEALED,
     SEGMENTS,
+    STAGED,
+    STAGES,
     STATE,
     number_of,
     segment_key,
@@ -51,7 +53,7 @@ class StoredState:
         clock: what time it was last.
         damaged: what is damaged, of queues that are out of service for that.
         bodies_noted: every number that a shared body ever had is below it.
-        is_index_whole: whether all segments that are stored are known.
+        is_index_whole: whether all segments and staged batches that are stored are known.
     """
 
     queues: list[Declared] = field(default_factory=list)
@@ -69,7 +71,8 @@ class StoredState:
     is_index_whole: bool = True
 
 
-_OF_SEGMENTS: Final = frozenset({DATABASES[INDEX].decode(), DATABASES[SEGMENTS].decode()})
+_REFERRING: Final = frozenset({DATABASES[number].decode() for number in (INDEX, SEGMENTS, STAGES, STAGED)})
+"""Databases of which damage may hide references to shared bodies."""
 
 
 def read_state(rows: Rows, key_damage: Iterable[RowDamaged] = ()) -> StoredState:
@@ -96,7 +99,7 @@ def read_state(rows: Rows, key_damage: Iterable[RowDamaged] = ()) -> StoredState
         clock=rows.state(CLOCK, decoding.decode_note),
         bodies_noted=rows.state(BODIES_NOTED, number_of) or 0,
     )
-    contents.is_index_whole = not any(damage.database in _OF_SEGMENTS for damage in damaged)
+    contents.is_index_whole = not any(damage.database in _REFERRING for damage in damaged)
     contents.damaged = damaged + list(filter(None, rows.all(STATE, rows.noted_damage, damaged)))
     return contents
 

@@ -88,13 +88,13 @@ class Rows:
         if not (is_row(database, key, value) or was_row(value)):
             raise self.damage(database, key, f"{what!r} is not what was written")
 
-    def shared_records(self, database: int, key: bytes, queue: int) -> bytes:
-        """Read a shared body.
+    def shared_records(self, database: int, key: bytes, queue: int | None) -> memoryview:
+        """Find a shared body and check it. The view is good until the store is written to.
 
         Args:
             database: SHARED or SPILLED_SHARED.
             key: of the body.
-            queue: id of the queue it is read for.
+            queue: id of the queue it is read for; None where it is staged.
 
         Raises:
             RowDamaged: it is not there, or not what was written.
@@ -104,7 +104,7 @@ class Rows:
             raise self.damage(database, key, f"{ROWS[database]} is not there", queue)
         if not is_row(database, key, value):
             raise self.damage(database, key, f"{ROWS[database]} is not what was written", queue)
-        return bytes(value[CHECKSUM_BYTES:])
+        return value[CHECKSUM_BYTES:]
 
     def noted_damage(self, key: bytes, content: bytes) -> RowDamaged | None:
         """Decode a row of `state`: the damage noted of a queue that is out of service; None for other rows."""

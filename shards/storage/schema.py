@@ -7,16 +7,18 @@
     segments    queue u64 | first u64     body: msgpack [[first, RecordBatch], ...]; in the place of records, a batch
                 with the flag BY_REFERENCE has: shared body u64 | begin u32 | bytes u32
     spilled     as segments; of transient messages, emptied at start
-    shared      number u64                body: records that segments refer to, of several queues most often; its number
-                is never used again (shared_bodies.py)
+    shared      number u64                body: records that segments of several queues refer to, or staged batches, and
+                their queues' segments later; its number is never used again (shared_bodies.py)
     spilled_shared   as shared; what `spilled` refers to, emptied at start
     timers      queue u64 | due ms u64 | serial u64 | count u32     key checksum u64 | body: msgpack RecordBatch, which
                 is delayed; or, with the highest bit of the count set, no body: messages [serial, serial + count) were
                 returned with a delay (handlers/delays.py)
     spilled_timers   as timers; of transient messages, emptied at start
     producers   queue u64 | producer u64  msgpack [[start, end], ...], numbers it has (deduplication.py)
-    stages      transaction u64 | attempt u64 | sequence u64 | count u32 | bytes u32     empty (transactions.py)
-    staged      as stages                 body: msgpack [[queue, ...], delay ms, RecordBatch]
+    stages      transaction u64 | attempt u64 | sequence u64 | count u32 | bytes u32     empty, or the number of the
+                shared body u64 that the batch refers to (transactions.py)
+    staged      as stages                 body: msgpack [[queue, ...], delay ms, RecordBatch]; the batch may have the
+                flag BY_REFERENCE, as in segments
     sealed      transaction u64 | attempt u64                       msgpack [messages, bytes]
     concluding  transaction u64           msgpack [attempt, ...], whose batches are on their way into their queues
     reservations   queue u64 | xxh3_64 of the name u64              msgpack Reservation (reservations.py)
@@ -46,11 +48,12 @@ from typing import Final
 import msgspec
 from xxhash import xxh3_64_intdigest
 
+from shardmq.message.record_batch import RecordBatch
 from shardmq.ranges import RangeSet
 from shardmq.shards.segments.delivery_counts import DeliveryCounts
 from shardmq.shards.segments.segment import NumberedBatch, Segment
 from shardmq.shards.segments.shared_batch import SharedBatch, referring
-from shardmq.shards.storage.entries import StagedPlace, Timer
+from shardmq.shards.storage.entries import Staged, StagedPlace, Timer
 from shardmq.shards.storage.write_batch import WriteBatch
 from shardmq.storage.checksums import CHECKSUM_BYTES, row_seed, seal_row, sealed_row
 from shardmq.storage.engine import Bytes, Edit, Layout
@@ -196,8 +199,9 @@ class Edits:
                 yield INDEX, key, extent_of(segment)
         for staged in writes.staged:
             key = STAGE.pack(*staged.place)
-            yield STAGED, key, self._body(STAGED, key, (staged.queues, staged.delay_ms, staged.batch))
-            yield STAGES, key, b""
+            batch, entry = _stored_stage(staged)
+            yield STAGED, key, self._body(STAGED, key, (staged.queues, staged.delay_ms, batch))
+            yield STAGES, key, entry
         for segment in writes.gone:
             yield INDEX, segment_key(segment), extent_of(segment)
         yield from _edits_of_bodies(writes)
@@ -226,6 +230,12 @@ def _stored_batches(segment: Segment) -> list[NumberedBatch] | None:
     if segment.shared is None or segment.batches is None:
         return segment.batches
     return [(first, referring(each) if type(each) is SharedBatch else each) for first, each in segment.batches]
+
+
+def _stored_stage(staged: Staged) -> tuple[RecordBatch, bytes]:
+    """Return a staged batch as it is stored, and its entry in `stages`."""
+    batch = staged.batch
+    return (referring(batch), NUMBER.pack(batch.body)) if isinstance(batch, SharedBatch) else (batch, b"")
 
 
 def stored_value(database: int, key: bytes, value: Bytes) -> Bytes:
@@ -288,7 +298,7 @@ def _edits_of_transactions(writes: WriteBatch) -> Iterator[Edit]:
 def size_of(writes: WriteBatch) -> int:
     """Return about how many bytes the edits of a write batch are."""
     others = len(writes.delete) + len(writes.gone) + len(writes.dropped) + len(writes.fired) + len(writes.producers)
-    bodies = sum([segment.bytes for segment in writes.put]) - writes.referred_bytes
+    bodies = sum([segment.bytes for segment in writes.put]) - writes.referred_bytes  # of `put` and `staged`
     if writes.bodies or writes.unreferred:
         others += len(writes.unreferred)
         bodies += sum([len(records) for _, _, records in writes.bodies])

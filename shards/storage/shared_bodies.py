@@ -1,13 +1,14 @@
 """Bodies that are stored once for several queues: their numbers, who refers to them, and which a commit writes.
 
-Segments refer to them (segments/shared_batch.py). How many do is counted in memory; a start counts again, from the
-index of segments, and reads no body. The commit that writes the first reference writes the body, and the one that
-deletes the last reference deletes it.
+Segments refer to them (segments/shared_batch.py), and staged batches of transactions, whose messages join their queues
+without being written again. How many do is counted in memory; a start counts again, from the index of segments and the
+entries of staged batches, and reads no body. The commit that writes the first reference writes the body, and the one
+that deletes the last reference deletes it.
 
 What survives a restart and what does not is apart: a body that segments of both kinds refer to is stored twice.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from shardmq.errors import RowDamaged
@@ -21,6 +22,7 @@ from shardmq.shards.segments.shared_batch import (
     SharedBatch,
     shared_batch,
 )
+from shardmq.shards.storage.entries import StagedPlace
 from shardmq.shards.storage.rows import Rows
 from shardmq.shards.storage.schema import NUMBER, ROWS, SHARED
 from shardmq.shards.storage.write_batch import WriteBatch
@@ -30,25 +32,35 @@ NUMBERS_LEAP: Final = 1 << 20
 A number is never given again: where a count was wrong because of damage, a queue must not get another's messages."""
 
 
+STAGED_BYTES_MIN: Final = 16 << 10
+"""Staged batches with fewer bytes of records have them themselves: a body is a row more, on pages of its own."""
+
+
 class SharedBodies:
     """The shared bodies of a store."""
 
     def __init__(self) -> None:
         self._next = self._noted = 0
         self._counts = {True: ReferenceCounts(), False: ReferenceCounts()}  # by whether they are durable
+        self._staged: dict[StagedPlace, int] = {}
         self._keeps_all = False
 
-    def load(self, noted: int, segments: Iterable[Segment], is_certain: bool) -> None:
+    def load(
+        self, noted: int, segments: Iterable[Segment], staged: Mapping[StagedPlace, int], is_certain: bool
+    ) -> None:
         """Count references at a start.
 
         Args:
             noted: as stored: every number ever given is below it.
             segments: that are stored.
+            staged: numbers of bodies that staged batches refer to, by their places.
             is_certain: whether those are all; where some may be missing, no body is deleted.
         """
         shared = [each.shared for each in segments if each.shared is not None]
+        shared += [RangeSet([(body, body + 1)]) for body in staged.values()]
         self._next = self._noted = max(noted, max([each.end for each in shared], default=0))
         self._counts[True] = ReferenceCounts.of(shared)
+        self._staged = dict(staged)
         self._keeps_all = not is_certain
 
     def share(self, batch: RecordBatch) -> RecordBatch:
@@ -58,6 +70,13 @@ class SharedBodies:
         number = self._next
         self._next += 1
         return shared_batch(batch, number, 0, len(batch.records))
+
+    def share_staged(self, batch: RecordBatch) -> RecordBatch:
+        """Return a batch as it is staged: one whose records its queues' segments can refer to later, or itself.
+
+        So they are written once. They are read once more at the commit, to see that they are what was written.
+        """
+        return self.share(batch) if len(batch.records) >= STAGED_BYTES_MIN else batch
 
     def account(self, writes: WriteBatch) -> None:
         """Count what a commit writes and deletes; notes in it which bodies it is to write and delete.
@@ -75,12 +94,18 @@ class SharedBodies:
                     filled.setdefault((segment.durable, tuple([batch.body for batch in shared])), []).append(segment)
         for (durable, bodies), segments in filled.items():
             self._refer(durable, bodies, segments, writes)
+        unstaged = [self._staged.pop(place) for place in writes.unstaged if place in self._staged]
+        for staged in writes.staged:
+            if type(staged.batch) is SharedBatch:
+                self._stage(staged.place, staged.batch, writes)
         emptied: dict[int, list[Segment]] = {}
         for segment in writes.delete:
             if segment.shared is not None:
                 emptied.setdefault(id(segment.shared), []).append(segment)
         for segments in emptied.values():
-            self._release(segments, writes)
+            self._release(segments[0].shared or (), segments[0].durable, len(segments), writes)
+        for body in unstaged:  # behind all that refers to it from here on
+            self._release([(body, body + 1)], True, 1, writes)
         if writes.bodies and self._next > self._noted:
             self._noted = writes.bodies_noted = self._next + NUMBERS_LEAP
 
@@ -98,11 +123,18 @@ class SharedBodies:
         for segment in segments:
             segment.shared = numbers
 
-    def _release(self, segments: list[Segment], writes: WriteBatch) -> None:
-        """Some segments with the same set of bodies are deleted."""
-        durable = segments[0].durable
-        for start, end in segments[0].shared or ():
-            for first, stop in self._counts[durable].release(start, end, len(segments)):
+    def _stage(self, place: StagedPlace, batch: SharedBatch, writes: WriteBatch) -> None:
+        counts, body = self._counts[True], batch.body
+        if body not in counts:
+            writes.bodies.append((True, body, batch.records))
+        writes.referred_bytes += len(batch.records) - REFERENCE_BYTES
+        self._staged[place] = body
+        counts.refer(body, body + 1, 1)
+
+    def _release(self, bodies: Iterable[tuple[int, int]], durable: bool, times: int, writes: WriteBatch) -> None:
+        """So many references to the same bodies are deleted."""
+        for start, end in bodies:
+            for first, stop in self._counts[durable].release(start, end, times):
                 if not (durable and self._keeps_all):
                     writes.unreferred += [(durable, number) for number in range(first, stop)]
 

@@ -3,15 +3,18 @@
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from itertools import islice
+from struct import error as StructError
 from typing import Final
 
 import msgspec
 
 from shardmq.errors import RowDamaged
 from shardmq.message.record_batch import RecordBatch
+from shardmq.shards.segments.shared_batch import BY_REFERENCE, reference_of, shared_batch, with_records
 from shardmq.shards.storage.entries import DamagedStage, Staged, StagedPlace
 from shardmq.shards.storage.rows import Rows
-from shardmq.shards.storage.schema import NUMBER, PLACE, STAGE, STAGED, STAGES, staged_place
+from shardmq.shards.storage.schema import NUMBER, PLACE, SHARED, STAGE, STAGED, STAGES, number_of, staged_place
+from shardmq.storage.checksums import row_content
 from shardmq.storage.engine import Engine, behind
 
 _decode_staged: Final = msgspec.msgpack.Decoder(tuple[tuple[int, ...], int, RecordBatch]).decode
@@ -33,6 +36,18 @@ class StagingTable:
         """Yield the places of all staged batches, in order. There may be millions."""
         return self._places(b"", None)
 
+    def references(self) -> tuple[dict[StagedPlace, int], bool]:
+        """Return the shared bodies that staged batches refer to, by their places, and whether those are all."""
+        found: dict[StagedPlace, int] = {}
+        is_certain = True
+        for key, value in self._engine.scan(STAGES):
+            content = row_content(STAGES, key, bytes(value))
+            if content is None or len(content) not in (0, NUMBER.size) or len(key) != STAGE.size:
+                is_certain = False
+            elif content:
+                found[staged_place(key)] = number_of(content)
+        return found, is_certain
+
     def batches(self, transaction: int, attempt: int, since: int, bytes_max: int) -> list[Staged | DamagedStage]:
         """Read the next batches that an attempt staged, in order; what is damaged stands at its place.
 
@@ -49,8 +64,13 @@ class StagingTable:
                 key = STAGE.pack(*place)
                 try:
                     value = self._value(key, place)
-                    size += len(value)
-                    found.append(Staged(place, *self._rows.body(STAGED, key, value, _decode_staged, place)))
+                    size += max(len(value), place.bytes)
+                    queues, delay_ms, batch = self._rows.body(STAGED, key, value, _decode_staged, place)
+                    if batch.flags & BY_REFERENCE:
+                        body, records = self._referred(key, place, batch)
+                        batch = with_records(batch, batch.flags & ~BY_REFERENCE, bytes(records))
+                        batch = shared_batch(batch, body, 0, place.bytes)
+                    found.append(Staged(place, queues, delay_ms, batch))
                 except RowDamaged as damage:
                     found.append(DamagedStage(place, damage))
                 if size >= bytes_max:
@@ -79,8 +99,11 @@ class StagingTable:
                     return place.sequence
                 key = STAGE.pack(*place)
                 value = self._value(key, place)
-                size += len(value)
+                size += max(len(value), place.bytes)
                 self._rows.check_body(STAGED, key, value, place)
+                if len(value) < place.bytes:  # it cannot have its records itself
+                    _, _, batch = self._rows.body(STAGED, key, value, _decode_staged, place)
+                    self._referred(key, place, batch)
         return None
 
     def places(self, transaction: int, since: StagedPlace | None, count_max: int) -> list[StagedPlace]:
@@ -98,6 +121,19 @@ class StagingTable:
             first = before  # it may reach into the range
         last = STAGE.pack(transaction, attempt, end, 0, 0) if end < 1 << 64 else behind(prefix)
         return [place for place in self._places(first, last) if place.sequence + place.messages > start]
+
+    def _referred(self, key: bytes, place: StagedPlace, batch: RecordBatch) -> tuple[int, memoryview]:
+        """Return the number of the body that a batch refers to, and the records in it."""
+        try:
+            reference = reference_of(batch)
+        except StructError as fault:
+            raise self._rows.damage(STAGED, key, f"{place!r} cannot be read: {fault}") from fault
+        if reference is None:
+            raise self._rows.damage(STAGED, key, f"{place!r} has not the records that its key tells of")
+        records = self._rows.shared_records(SHARED, NUMBER.pack(reference.body), None)
+        if not reference.bytes == place.bytes == len(records):
+            raise self._rows.damage(STAGED, key, f"{place!r} refers to a body of {len(records)} bytes")
+        return reference.body, records
 
     def _of_attempt(self, transaction: int, attempt: int, since: int) -> Generator[StagedPlace]:
         start = STAGE.pack(transaction, attempt, since, 0, 0)

@@ -133,7 +133,8 @@ class Store:
         """
         contents = self._contents()
         contents.damaged += missing_bodies(contents.segments, self.engine.keys(SHARED), self._rows)
-        self.bodies.load(contents.bodies_noted, contents.segments, contents.is_index_whole)
+        staged, is_certain = self.staging.references()
+        self.bodies.load(contents.bodies_noted, contents.segments, staged, contents.is_index_whole and is_certain)
         self.engine.clear(SPILLED, SPILLED_TIMERS, SPILLED_SHARED)
         self.engine.compact_at_start()
         return contents
@@ -149,7 +150,7 @@ class Store:
         Raises:
             StoreUnwritable: they may not be, as where the disk is full. The process must end.
         """
-        if writes.put or writes.delete:
+        if writes.put or writes.delete or writes.staged or writes.unstaged:
             self.bodies.account(writes)
         touched = (len(writes.timers) + len(writes.unreferred)) * _PAGE_BYTES  # each may lie on a page of its own
         touched += sum([_PAGE_BYTES if segment.shared else segment.bytes for segment in writes.delete])
@@ -195,7 +196,7 @@ class Store:
         body = resident(reference.body)
         if body is None:
             key = NUMBER.pack(reference.body)
-            body = self._rows.shared_records(shared_of(segment.durable), key, segment.queue)
+            body = bytes(self._rows.shared_records(shared_of(segment.durable), key, segment.queue))
         end = reference.begin + reference.bytes
         if end > len(body):
             key = NUMBER.pack(reference.body)

@@ -37,7 +37,7 @@ class WriteBatch:
         bodies: shared bodies that are new: (whether durable, number, records).
         unreferred: shared bodies that nothing refers to any more: (whether durable, number).
         bodies_noted: every number of a shared body is below it, where that is to be noted.
-        referred_bytes: of the records of `put`, those that are written elsewhere or are there already.
+        referred_bytes: of the records of `put` and `staged`, those that are written elsewhere or are there already.
     """
 
     delete: list[Segment] = field(default_factory=list)
