@@ -15,12 +15,12 @@ _LOOKS = (
     look_at_queues,
     look_at_bodies,
     look_at_segments,
-    look_at_unreferred,
     look_at_marks,
     look_at_timers,
     look_at_producers,
     look_at_reservations,
     look_at_staged,
+    look_at_unreferred,
     look_at_notes,
 )
 """In this order: each knows what those before have found."""

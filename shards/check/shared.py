@@ -42,7 +42,7 @@ def look_at_bodies(look: Look) -> Iterator[Finding]:
 
 
 def look_at_unreferred(look: Look) -> Iterator[Finding]:
-    """Look for shared bodies that nothing refers to: behind segments."""
+    """Look for shared bodies that nothing refers to: behind segments and staged messages."""
     for number in look.bodies:
         if number not in look.referred:
             key = NUMBER.pack(number)
@@ -78,14 +78,14 @@ def without_bodies(look: Look, entry: Segment, batches: list[NumberedBatch]) -> 
         entry: the segment's, which agrees with its batches.
         batches: of the segment, as they are stored.
     """
-    kept = [(first, batch) for first, batch in batches if _has_records(look, batch)]
+    kept = [(first, batch) for first, batch in batches if has_records(look, batch)]
     for _, batch in kept:
         reference = reference_of(batch)
         if reference is not None:
             look.referred.add(reference.body, reference.body + 1)
     if len(kept) == len(batches):
         return None
-    gone = [(first, first + batch.count) for first, batch in batches if not _has_records(look, batch)]
+    gone = [(first, first + batch.count) for first, batch in batches if not has_records(look, batch)]
     numbers = [part for start, end in gone for part in entry.living(start, end)]
     messages = sum([end - start for start, end in numbers])
     key = segment_key(entry)
@@ -98,7 +98,8 @@ def without_bodies(look: Look, entry: Segment, batches: list[NumberedBatch]) -> 
     )
 
 
-def _has_records(look: Look, batch: RecordBatch) -> bool:
+def has_records(look: Look, batch: RecordBatch) -> bool:
+    """Whether a stored batch has its records, or refers to a body that has them."""
     if not batch.flags & BY_REFERENCE:
         return True
     reference = Reference._make(reference_of(batch) or ())

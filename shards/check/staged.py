@@ -8,6 +8,8 @@ import msgspec
 from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.check.queues import Look, lost
 from shardmq.shards.check.segments import is_whole, pairs
+from shardmq.shards.check.shared import has_records
+from shardmq.shards.segments.shared_batch import reference_of
 from shardmq.shards.storage.schema import (
     CONCLUDING,
     NUMBER,
@@ -72,19 +74,29 @@ def _staged(
         return
     place = staged_place(key)
     of = f"of attempt {place.attempt} of transaction {place.transaction}"
-    if not _is_staged(content, place.messages):
+    batch = _batch_of(content, place.messages)
+    if batch is None:
         what = f"messages {of} are not " + ("what was written" if has_body else "there")
         mend = f"{lost(place.messages, [])} {of}"
         yield look.found(STAGED, key, what, repair=Repair(mend, edits=both, messages=place.messages))
         return
+    if not has_records(look, batch):
+        what = f"a shared body that messages {of} refer to is damaged or not there"
+        mend = f"{lost(place.messages, [])} {of}"
+        yield look.found(STAGED, key, what, repair=Repair(mend, edits=both, messages=place.messages))
+        return
+    noted, reference = b"", reference_of(batch)
+    if reference is not None:
+        look.referred.add(reference.body, reference.body + 1)
+        noted = NUMBER.pack(reference.body)
     messages, size = sums.get((place.transaction, place.attempt), (0, 0))
     sums[place.transaction, place.attempt] = messages + place.messages, size + place.bytes
-    if not has_entry or entry != b"":
+    if not has_entry or entry != noted:
         yield look.found(
             STAGES,
             key,
             f"the entry of messages {of} is not what was written",
-            repair=Repair("makes a new entry", edits=((STAGES, key, b""),)),
+            repair=Repair("makes a new entry", edits=((STAGES, key, noted),)),
         )
 
 
@@ -109,14 +121,15 @@ def _concluding(look: Look, key: bytes) -> Finding:
     )
 
 
-def _is_staged(content: bytes | None, messages: int) -> bool:
+def _batch_of(content: bytes | None, messages: int) -> RecordBatch | None:
+    """A staged batch as it is stored; None where it cannot be read."""
     if content is None:
-        return False
+        return None
     try:
         _, _, batch = _decode_staged(content)
     except msgspec.DecodeError:
-        return False
-    return batch.count == messages and is_whole(batch)
+        return None
+    return batch if batch.count == messages and is_whole(batch) else None
 
 
 def _reads(decode: object, content: bytes | None) -> bool:

@@ -9,6 +9,7 @@ from shardmq.errors import RowDamaged
 from shardmq.limits import LETTER_PRODUCERS
 from shardmq.message.record_batch import RecordBatch
 from shardmq.ranges import RangeSet
+from shardmq.shards.segments.shared_batch import SharedBatch, referring
 
 LETTER_RANGES_MAX: Final = 1024
 """Ranges kept of one queue's dead letters. There are as many as were rejected between others that were not, since the
@@ -106,6 +107,17 @@ class Staged(NamedTuple):
     queues: tuple[int, ...]
     delay_ms: int
     batch: RecordBatch
+
+    @property
+    def body(self) -> int | None:
+        """Return the number of the shared body that is its records; None where it has them itself."""
+        return self.batch.body if isinstance(self.batch, SharedBatch) else None
+
+    @property
+    def stored(self) -> tuple[tuple[int, ...], int, RecordBatch]:
+        """Return what is stored of it at its place."""
+        batch = self.batch
+        return self.queues, self.delay_ms, referring(batch) if isinstance(batch, SharedBatch) else batch
 
 
 class DamagedStage(NamedTuple):

@@ -48,12 +48,11 @@ from typing import Final
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from shardmq.message.record_batch import RecordBatch
 from shardmq.ranges import RangeSet
 from shardmq.shards.segments.delivery_counts import DeliveryCounts
 from shardmq.shards.segments.segment import NumberedBatch, Segment
 from shardmq.shards.segments.shared_batch import SharedBatch, referring
-from shardmq.shards.storage.entries import Staged, StagedPlace, Timer
+from shardmq.shards.storage.entries import StagedPlace, Timer
 from shardmq.shards.storage.write_batch import WriteBatch
 from shardmq.storage.checksums import CHECKSUM_BYTES, row_seed, seal_row, sealed_row
 from shardmq.storage.engine import Bytes, Edit, Layout
@@ -199,9 +198,8 @@ class Edits:
                 yield INDEX, key, extent_of(segment)
         for staged in writes.staged:
             key = STAGE.pack(*staged.place)
-            batch, entry = _stored_stage(staged)
-            yield STAGED, key, self._body(STAGED, key, (staged.queues, staged.delay_ms, batch))
-            yield STAGES, key, entry
+            yield STAGED, key, self._body(STAGED, key, staged.stored)
+            yield STAGES, key, b"" if staged.body is None else NUMBER.pack(staged.body)
         for segment in writes.gone:
             yield INDEX, segment_key(segment), extent_of(segment)
         yield from _edits_of_bodies(writes)
@@ -230,12 +228,6 @@ def _stored_batches(segment: Segment) -> list[NumberedBatch] | None:
     if segment.shared is None or segment.batches is None:
         return segment.batches
     return [(first, referring(each) if type(each) is SharedBatch else each) for first, each in segment.batches]
-
-
-def _stored_stage(staged: Staged) -> tuple[RecordBatch, bytes]:
-    """Return a staged batch as it is stored, and its entry in `stages`."""
-    batch = staged.batch
-    return (referring(batch), NUMBER.pack(batch.body)) if isinstance(batch, SharedBatch) else (batch, b"")
 
 
 def stored_value(database: int, key: bytes, value: Bytes) -> Bytes:

@@ -314,3 +314,45 @@ def test_where_the_note_of_their_numbers_is_damaged_they_go_on_far_behind(sharin
     assert not shard.publish(Publish((1, 2), padded(40, 10)))
     assert int.from_bytes(bodies_of(shard.store)[-1], "big") > 1 << 43
     shard.close()
+
+
+@pytest.fixture
+def staging(tmp_path: Path) -> Path:
+    """A closed store with staged messages of an undecided transaction, in two shared bodies."""
+    shard = Clocked(tmp_path)
+    shard.assign(*QUEUES)
+    stage(shard, 8, padded(0, 20), padded(20, 20))
+    shard.stop()
+    shard.close()
+    return tmp_path / "store"
+
+
+def test_staged_messages_in_shared_bodies_that_are_well_have_no_findings(staging: Path) -> None:
+    assert findings(staging) == []
+
+
+def test_a_damaged_entry_of_staged_messages_gets_the_number_of_their_body_again(staging: Path) -> None:
+    before = digest(staging)
+    damaged(staging, lambda store: flip(store, "stages", next(iter(store.engine.keys(DATABASES.index(b"stages"))))))
+    assert digest(staging) != before
+    (found,) = mended(staging)
+    assert (found.database, found.messages) == ("stages", 0)
+    store = Store.open(staging)
+    store.load()
+    assert sorted(store.bodies._staged.values()) == [int.from_bytes(key, "big") for key in bodies_of(store)]
+    store.close()
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_damaged_shared_body_loses_its_staged_messages_alone(staging: Path, is_there: bool) -> None:
+    if is_there:
+        damaged(staging, lambda store: flip(store, "shared", bodies_of(store)[0]))
+    else:
+        damaged(staging, lambda store: store.engine.apply([(SHARED, bodies_of(store)[0], None)]))
+    found = mended(staging)
+    assert [(each.database, each.messages) for each in found] == [*[("shared", 0)][:is_there], ("staged", 20)]
+    store = Store.open(staging)
+    store.load()
+    assert [place.sequence for place in store.staging.all()] == [20]
+    assert len(bodies_of(store)) == 1
+    store.close()

@@ -93,6 +93,11 @@ def fill(folder: Path, is_sharing: bool = True) -> None:
         sharing = [segment_with(queue, n * 10, batch) for n, batch in enumerate(shared) for queue in (51, 52, 53)]
         store.write(WriteBatch(put=sharing))
         store.write(WriteBatch(delete=sharing[:7]))
+        large = [store.bodies.share_staged(run_of(n, [b"%d" % n * 900] * 20)) for n in range(100, 104)]
+        places = [StagedPlace(2, 7, batch.serial, 20, len(batch.records)) for batch in large]
+        entries = [Staged(place, (7,), 0, batch) for place, batch in zip(places, large, strict=True)]
+        store.write(WriteBatch(staged=entries))
+        store.write(WriteBatch(unstaged=places[:1]))
     store.close()
 
 
