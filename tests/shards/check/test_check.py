@@ -43,7 +43,7 @@ def folder(tmp_path: Path) -> Path:
     assert not shard.publish(Publish((1,), run_of(40, 2), 777, 0), Publish((1,), run_of(50, 2), delay_ms=10**7))
     got = shard.get(1)
     assert got is not None
-    shard.tell(Nack(1, [(got.first, got.first + 1)], True, 10**7))
+    shard.tell(Nack(1, [(got.first, got.first + 1)], True, 2 * 10**7))  # never due in the same millisecond
     shard.reserve("night", 3)
     stage(shard, 8, run_of(30, 3))
     shard.stop()
