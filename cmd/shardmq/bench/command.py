@@ -59,10 +59,10 @@ _OPTIONS: Final = (
     click.option("--producers", type=click.IntRange(1, 256), default=1, show_default=True, help="Producer processes."),
     click.option(
         "--consumers",
-        type=click.IntRange(1, 256),
+        type=click.IntRange(0, 256),
         default=1,
         show_default=True,
-        help="Consumer processes; they share the queues, and ack each batch.",
+        help="Consumer processes; they share the queues, and ack each batch. 0: publishing alone is measured.",
     ),
     click.option(
         "--rate",
@@ -102,6 +102,8 @@ def mode_command(mode: str) -> click.Command:
 
     @options_of
     def measure_mode(*, disk: Path, as_json: bool, messages: int | None, **more: Any) -> None:
+        if mode == "latency" and not more["consumers"]:
+            raise click.BadParameter("there is no latency without a consumer", param_hint="'--consumers'")
         measure(Settings(mode, messages=messages or MESSAGES[mode], **more), disk, as_json)
 
     text = (
@@ -166,14 +168,20 @@ def progress_bar(settings: Settings, as_json: bool) -> "Iterator[Progress]":
 def print_table(measured: "Figures") -> None:
     """Print the figures for people."""
     settings, latency = measured.settings, measured.latency_ms
+    facts = {"published, confirmed": per_second(measured.publish_msgs_per_s)}
+    if latency is not None:
+        facts |= {
+            "consumed, acked": per_second(measured.consume_msgs_per_s),
+            "end to end": per_second(measured.end_to_end_msgs_per_s),
+            "latency p50 / p99 / max": f"{latency.p50:.2f} / {latency.p99:.2f} / {latency.max:.2f} ms",
+        }
     kind = "transient" if settings["transient"] else "persistent"
     print_facts(
         f"{settings['mode']}: {settings['messages']:,} messages of {settings['size']} bytes, {kind}",
-        {
-            "published, confirmed": f"{measured.publish_msgs_per_s:,.0f} msgs/s",
-            "consumed, acked": f"{measured.consume_msgs_per_s:,.0f} msgs/s",
-            "end to end": f"{measured.end_to_end_msgs_per_s:,.0f} msgs/s",
-            "latency p50 / p99 / max": f"{latency.p50:.2f} / {latency.p99:.2f} / {latency.max:.2f} ms",
-            "this disk": f"{settings['fdatasync_per_s']:,} fdatasync/s",
-        },
+        {**facts, "this disk": f"{settings['fdatasync_per_s']:,} fdatasync/s"},
     )
+
+
+def per_second(messages: float | None) -> str:
+    """A rate for people."""
+    return "" if messages is None else f"{messages:,.0f} msgs/s"

@@ -27,16 +27,16 @@ class Figures(msgspec.Struct, frozen=True):
 
     Attributes:
         publish_msgs_per_s: first publish to last confirm.
-        consume_msgs_per_s: first delivery to last delivery.
-        end_to_end_msgs_per_s: first publish to last delivery.
-        latency_ms: of single messages.
+        consume_msgs_per_s: first delivery to last delivery; None where nothing was consumed.
+        end_to_end_msgs_per_s: first publish to last delivery; the same.
+        latency_ms: of single messages; the same.
         settings: what was measured, and the machine.
     """
 
     publish_msgs_per_s: float
-    consume_msgs_per_s: float
-    end_to_end_msgs_per_s: float
-    latency_ms: Latency
+    consume_msgs_per_s: float | None
+    end_to_end_msgs_per_s: float | None
+    latency_ms: Latency | None
     settings: dict[str, Any]
 
 
@@ -52,25 +52,28 @@ def figures(settings: Settings, published: list[Published], notes: list[Notes], 
     Raises:
         ShardmqError: messages are missing, or came twice.
     """
-    check(settings, notes)
     began = min(note.first_ns for note in published)
     confirmed = max(note.last_ns for note in published)
+    measured = {
+        **msgspec.to_builtins(settings),
+        "window": settings.window,
+        "prefetch": settings.prefetch,
+        "batch_records": settings.step if settings.mode == "bulk" else 1,
+        **more,
+    }
+    published_rate = rate(settings.messages, began, confirmed)
+    if not notes:
+        return Figures(published_rate, None, None, None, measured)
+    check(settings, notes)
     first = min(min(note.times) for note in notes if note.times)
     last = max(max(note.times) for note in notes if note.times)
     latencies, every = sample(settings.messages, notes)
     return Figures(
-        rate(settings.messages, began, confirmed),
+        published_rate,
         rate(settings.messages, first, last),
         rate(settings.messages, began, last),
         Latency(percentile(latencies, 0.50), percentile(latencies, 0.99), percentile(latencies, 1.0)),
-        {
-            **msgspec.to_builtins(settings),
-            "window": settings.window,
-            "prefetch": settings.prefetch,
-            "batch_records": settings.step if settings.mode == "bulk" else 1,
-            "latency_of_every": every,
-            **more,
-        },
+        {**measured, "latency_of_every": every},
     )
 
 

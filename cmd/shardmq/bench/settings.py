@@ -70,7 +70,7 @@ class Settings(msgspec.Struct, frozen=True):
         size: bytes of a body.
         queues: number of queues; producers publish to them in turn.
         producers: processes.
-        consumers: processes; they share the queues out among themselves.
+        consumers: processes; they share the queues out among themselves. With none, publishing alone is measured.
         rate: messages a second of all producers together, in mode latency.
         transient: messages and queues that do not survive a restart.
         timeout: seconds after which the measurement is given up.

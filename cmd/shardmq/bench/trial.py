@@ -68,7 +68,7 @@ def run(settings: Settings, progress: Progress) -> tuple[list[Published], list[N
         What the producers and the consumers noted.
 
     Raises:
-        ShardmqError: a process failed.
+        ShardmqError: a process failed, or messages that nobody consumes are missing from their queues, or too many.
         Timeout: it took longer than `settings.timeout`.
     """
     context = multiprocessing.get_context("spawn")
@@ -94,6 +94,8 @@ def run(settings: Settings, progress: Progress) -> tuple[list[Published], list[N
                 process.join()
             for pipe in pipes:
                 pipe.close()
+        if not settings.consumers:
+            check_kept(settings, queues)
     return results[: settings.producers], results[settings.producers :]
 
 
@@ -114,6 +116,20 @@ def bench_queues(settings: Settings) -> Iterator[list[str]]:
             channel = connection.channel()
             for name in names:
                 channel.queue_delete(name)
+
+
+def check_kept(settings: Settings, queues: list[str]) -> None:
+    """Check that queues hold what was published to them.
+
+    Raises:
+        ShardmqError: one of them does not.
+    """
+    with connect(settings.url) as connection:
+        channel = connection.channel()
+        for name, expected in zip(queues, settings.expected(), strict=True):
+            kept = channel.queue_declare(name, passive=True).messages
+            if kept != expected:
+                raise ShardmqError(f"queue '{name}' holds {kept:,} of {expected:,} messages")
 
 
 def _collect(stage: Stage, pipes: list[Pipe], progress: Progress) -> list[Any]:

@@ -10,6 +10,7 @@ from shardmq.cmd.bench.consumers import Notes
 from shardmq.cmd.bench.results import check, percentile, sample
 from shardmq.cmd.bench.scattered import PARTS
 from shardmq.cmd.bench.settings import NUMBER_BITS, STAMP, Settings
+from shardmq.cmd.bench.trial import check_kept
 from shardmq.cmd.main import run
 from shardmq.cmd.run.broker import Broker
 from shardmq.cmd.run.invocation import command, environment
@@ -57,6 +58,43 @@ def test_each_mode_prints_one_json_object_with_all_figures(
     assert figures["settings"]["fdatasync_per_s"] > 0
     with shardmq.connect(broker.url) as connection:
         assert [row["name"] for row in connection.topology("queues") if row["name"].startswith("bench-")] == []
+
+
+@pytest.mark.parametrize("output", [["--json"], []], ids=["json", "table"])
+def test_publishing_alone_is_measured_without_consumers(
+    broker: Broker, capsysbinary: pytest.CaptureFixture[bytes], output: list[str]
+) -> None:
+    words = ["bench", "sync", "--messages", "20", "--queues", "3", "--consumers", "0", "--url", broker.url]
+    assert run([*words, *output]) == 0
+    shown = capsysbinary.readouterr().out.decode()
+    if output:
+        figures = json.loads(shown)
+        assert figures["publish_msgs_per_s"] > 0
+        assert [figures[name] for name in ("consume_msgs_per_s", "end_to_end_msgs_per_s", "latency_ms")] == [None] * 3
+    else:
+        assert "published, confirmed" in shown
+        assert "consumed" not in shown
+    with shardmq.connect(broker.url) as connection:
+        assert [row["name"] for row in connection.topology("queues") if row["name"].startswith("bench-")] == []
+
+
+def test_messages_that_nobody_consumes_are_counted_in_their_queues(broker: Broker) -> None:
+    settings = Settings("sync", broker.url, 3, 16, 1, 1, 0, 1000.0, False, 10.0)
+    with shardmq.connect(broker.url) as connection:
+        channel = connection.channel()
+        queue = channel.queue_declare(exclusive=False).queue
+        for _ in range(3):
+            channel.basic_publish("", queue, b"one")
+        check_kept(settings, [queue])
+        channel.basic_publish("", queue, b"one too many")
+        with pytest.raises(ShardmqError, match="holds 4 of 3 messages"):
+            check_kept(settings, [queue])
+        channel.queue_delete(queue)
+
+
+def test_latency_needs_a_consumer(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert run(["bench", "latency", "--consumers", "0"]) == 2
+    assert "there is no latency without a consumer" in capsysbinary.readouterr().err.decode()
 
 
 def test_features_are_compared_with_plain_queues(broker: Broker, capsysbinary: pytest.CaptureFixture[bytes]) -> None:

@@ -182,8 +182,9 @@ def own_arguments(load: Load, broker: Contestant, messages: int) -> list[str]:
 
 def sdk_figures(said: dict[str, Any]) -> Figures:
     """The figures of `shardmq bench bulk` and its like."""
-    rates = {name: float(value) for name, value in said.items() if name.endswith("_msgs_per_s")}
-    return {**rates, "seconds": said["settings"]["messages"] / said["end_to_end_msgs_per_s"]}
+    rates = {name: float(value) for name, value in said.items() if name.endswith("_msgs_per_s") and value is not None}
+    slowest = rates.get("end_to_end_msgs_per_s", rates["publish_msgs_per_s"])
+    return {**rates, "seconds": said["settings"]["messages"] / slowest}
 
 
 def feature_figures(said: dict[str, Any]) -> Figures:

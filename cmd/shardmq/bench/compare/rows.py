@@ -157,7 +157,10 @@ ROWS: Final = {
     "latency-20000": latency(20_000, Figure("p99_ms", (Goal(0.5), Goal(20, of="", every=True)))),
     "one-in-flight": Row("one in flight", ONE_IN_FLIGHT, (Figure(PUBLISHED, (Goal(1.2),)),), ONE_IN_FLIGHT),
     "one-in-flight-sdk": Row(
-        "one in flight, SDK", Load("sdk", "sync", 300), (Figure(PUBLISHED, (Goal(1),)),), ONE_IN_FLIGHT
+        "one in flight, SDK",
+        Load("sdk", "sync", 300, {"consumers": 0}),
+        (Figure(PUBLISHED, (Goal(1),)),),
+        ONE_IN_FLIGHT,
     ),
     "reply-to": amqp(
         "direct reply-to", "round-trips", 200, (Figure("round_trips_per_s", (Goal(1),)),), window=1, persistent=0
