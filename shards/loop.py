@@ -186,8 +186,8 @@ class ShardLoop:
         waits = (self._buffer.wait_seconds(now), self._state.schedule.wait_seconds())
         return min([max(0.0, self._tick_at - now), *[wait for wait in waits if wait is not None]])
 
-    def run_pass(self) -> None:
-        """Carry out one pass."""
+    def run_pass(self) -> bool:
+        """Carry out one pass. Returns whether anything was sent."""
         now = self._buffer.now = time.monotonic()
         self._state.schedule.begin()
         self._state.slices.begin()
@@ -207,12 +207,13 @@ class ShardLoop:
         if self._state.schedule.run_due(self._state.take_out) or events:
             self._is_stirred = True
         due = now >= self._tick_at
-        self._finish(due, may_leave_early(events))
+        has_sent = self._finish(due, may_leave_early(events))
         if self._copies.committed():
-            self._listener.flush()
+            has_sent = self._listener.flush() or has_sent
         self._store.rest(now, bool(events))
         if due:
             self._tick(now)
+        return has_sent
 
     def _refuse_damaged(self, peer: Peer, message: Any, damage: RowDamaged) -> None:
         """Carrying out a request met something damaged: take its queue out of service, and tell the peer that asked."""
@@ -245,12 +246,15 @@ class ShardLoop:
         called = {peer.role for peer in self._listener.peers}
         return [f"the {role} to call {self._listener.address}" for role in (COORDINATOR, GATEWAY) if role not in called]
 
-    def _finish(self, collect: bool, may_be_early: bool = False) -> None:
+    def _finish(self, collect: bool, may_be_early: bool = False) -> bool:
         """Deliver, commit, answer.
 
         Args:
             collect: have the compactor look for work.
             may_be_early: deliveries may leave before the commit, for what came in this pass.
+
+        Returns:
+            Whether anything was sent.
         """
         state = self._state
         damages: list[RowDamaged] = []
@@ -269,8 +273,9 @@ class ShardLoop:
             if queue.outbox is not None:
                 self._dead_letters.look(hosted)
         state.active.clear()
+        was_early = False
         if may_be_early and not damages and self._buffer.has_messages_alone:
-            self._listener.flush_all_of(EARLY)
+            was_early = self._listener.flush_all_of(EARLY)
         for found in damages:
             state.take_out(found)
         self._consuming.end_permits()
@@ -280,8 +285,9 @@ class ShardLoop:
         self._delays.note(self._buffer.now)
         self._buffer.commit()
         self._publishing.confirm()
-        self._listener.flush()
+        has_sent = self._listener.flush() or was_early
         self._buffer.commit_behind()  # a flush of the disk that nobody waits for
+        return has_sent
 
     def _expire(self, number: int, due_ms: int) -> None:
         """The message at a queue's head may have waited for too long."""

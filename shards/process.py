@@ -1,24 +1,21 @@
 """The shard process: options, start, the loop, the end."""
 
 import logging
+import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from shardmq.bus.curve import NO_KEYS, CurveKeys
 from shardmq.bus.listener import Listener
 from shardmq.bus.messages.shard import ToShard
 from shardmq.bus.poller import Poller, context
+from shardmq.bus.spinning import Spinning
 from shardmq.limits import SHARD_MEMORY_BYTES
 from shardmq.runtime import notify
 from shardmq.runtime.collection import exempt_startup
 from shardmq.runtime.signals import StopSignal
 from shardmq.shards.loop import ShardLoop
 from shardmq.shards.storage.store import Store
-
-WATCH_SECONDS: Final = 0.0004
-"""How long a shard that has just done a little stays awake for more: about the time a client takes to come again."""
-
 
 _log = logging.getLogger(__name__)
 
@@ -67,14 +64,15 @@ def run(options: ShardOptions) -> None:
     loop = ShardLoop(
         options.name, store, listener, options.memory_bytes, options.rss_bytes_max, options.disk_free_bytes_min
     )
-    waiter = Poller([listener.socket])
+    spinning = Spinning(Poller([listener.socket]))
     _log.info("ready at %s", options.listen)
     exempt_startup()
     notify.ready()
     while not stop.asked:
-        if not (loop.is_conversing and waiter.watch(WATCH_SECONDS)):
-            waiter.wait(loop.wait_seconds())
-        loop.run_pass()
+        spinning.wait(loop.wait_seconds())
+        began = time.monotonic()
+        if loop.run_pass():
+            spinning.passed(began, time.monotonic(), loop.is_conversing)
     notify.stopping()
     loop.stop()
     listener.close()

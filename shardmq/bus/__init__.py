@@ -6,6 +6,7 @@ link.py              Sessions: envelope numbers, pings and the notice of a loss,
 dialer.py            The dialing end of a link.
 listener.py          The listening end of links, and its peers.
 poller.py            Waiting for links and file descriptors without an event loop.
+spinning.py          Staying awake for what comes next, where that has paid.
 coordinator_link.py  The coordinator as seen from a process with a topology replica: commands under way, changes
                      coming in.
 messages/            The messages.

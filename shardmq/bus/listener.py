@@ -115,22 +115,29 @@ class Listener(Generic[Incoming]):
         """The peers with an open session."""
         return list(self._peers.values())
 
-    def flush(self) -> None:
-        """Send every peer what was posted to it."""
-        self._send_to([peer for peer in self._peers.values() if peer._session.outbox])
+    def flush(self) -> bool:
+        """Send every peer what was posted to it. Returns whether there was anything."""
+        return self._send_to([peer for peer in self._peers.values() if peer._session.outbox])
 
-    def flush_all_of(self, kinds: frozenset[type]) -> None:
-        """Send what was posted to peers for which messages of other kinds than these do not wait."""
+    def flush_all_of(self, kinds: frozenset[type]) -> bool:
+        """Send what was posted to peers for which messages of other kinds than these do not wait.
+
+        Returns:
+            Whether there was anything.
+        """
         waiting = [peer for peer in self._peers.values() if peer._session.outbox]
-        self._send_to([peer for peer in waiting if kinds.issuperset(map(type, peer._session.outbox))])
+        return self._send_to([peer for peer in waiting if kinds.issuperset(map(type, peer._session.outbox))])
 
-    def _send_to(self, peers: list[Peer]) -> None:
+    def _send_to(self, peers: list[Peer]) -> bool:
+        if not peers:
+            return False
         now = time.monotonic()
         for peer in peers:
             for envelope in peer._session.envelopes(now):
                 if not self._send(peer.identity, envelope):
                     self._lose(peer, "the peer is not connected")
                     break
+        return True
 
     def receive(self) -> list[tuple[Peer, LinkOpened | LinkLost | Incoming]]:
         """Return what has come and from whom, in order. `more` tells whether envelopes are left for the next call."""

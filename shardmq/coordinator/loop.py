@@ -18,6 +18,7 @@ from shardmq.bus.messages.coordinator import (
 )
 from shardmq.bus.messages.stores import BeginBackup, LookBackup
 from shardmq.bus.poller import Poller
+from shardmq.bus.spinning import Spinning
 from shardmq.coordinator.handlers.backup import Backup
 from shardmq.coordinator.handlers.commands import CommandExecutor
 from shardmq.coordinator.handlers.connections import ConnectionTracker
@@ -33,10 +34,6 @@ TICK_SECONDS: Final = 0.1
 
 TICK_AT_REST_SECONDS: Final = 0.5
 """The same when every shard is connected and no command waits: two ticks for every ping."""
-
-WATCH_SECONDS: Final = 0.0004
-"""How long the coordinator stays awake for more when few commands came: about the time in which a shard answers, and in
-which a client that waits for each answer comes again. Waking up takes as long as the work."""
 
 
 class CoordinatorLoop:
@@ -76,12 +73,12 @@ class CoordinatorLoop:
     def serve(self) -> None:
         """Carry out passes until stopped: receive, decide, commit, answer."""
         links: list[Any] = [self._listener.socket, *(shard.dialer.socket for shard in self._shards)]
-        waiter = Poller([*links, self._woken.fileno()])
+        spinning = Spinning(Poller([*links, self._woken.fileno()]))
         ticked_at = tick_at = 0.0
-        more = is_conversing = False
+        more = False
         while not self._stopping:
-            if not more and not (is_conversing and waiter.watch(WATCH_SECONDS)):
-                waiter.wait(tick_at - time.monotonic())
+            if not more:
+                spinning.wait(tick_at - time.monotonic())
             now = time.monotonic()
             more = self._receive(now)
             is_conversing = self._commands.is_conversing
@@ -90,7 +87,8 @@ class CoordinatorLoop:
                 self._tick(now)
             self._commands.settle()
             self._backup.work(now)
-            self._flush()
+            if self._flush():
+                spinning.passed(now, time.monotonic(), is_conversing)
             self._state.store.rest(now)
             is_busy = (
                 self._commands.is_busy
@@ -184,10 +182,12 @@ class CoordinatorLoop:
     def _on_orphan(self, queue: int) -> None:
         self._commands.delete_queue(queue, False, time.monotonic())
 
-    def _flush(self) -> None:
-        self._listener.flush()
+    def _flush(self) -> bool:
+        """Send what was posted. Returns whether there was anything."""
+        has_sent = self._listener.flush()
         for shard in self._shards:
-            shard.flush()
+            has_sent = shard.flush() or has_sent
+        return has_sent
 
     def _status(self) -> dict[str, Any]:
         topology, identity = self._state.topology, self._state.identity

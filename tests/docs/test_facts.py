@@ -7,6 +7,7 @@ import click
 import pytest
 
 from shardmq import limits
+from shardmq.bus.spinning import AWAKE_SECONDS
 from shardmq.client.api import defaults
 from shardmq.client.api.hooks import RETURNS_BYTES_MAX
 from shardmq.cmd.main import COMMANDS, cli
@@ -18,7 +19,6 @@ from shardmq.gateway.session.client_socket import HELD_BYTES_MAX
 from shardmq.gateway.state.message_loans import STALLED_SECONDS
 from shardmq.gateway.state.permissions import MATCH_SECONDS
 from shardmq.runtime import memory, watermarks
-from shardmq.shards.process import WATCH_SECONDS
 from shardmq.shards.queues.ready_messages import MARK_LEAP
 from shardmq.shards.queues.segment_log import COMPACT_TOTAL_MIN
 from shardmq.shards.state.deduplication import PRODUCERS_MAX
@@ -86,7 +86,7 @@ FACTS = {
         f"has {COMPACT_TOTAL_MIN:,} messages stored and less than half of them valid",
         f"beyond a budget ({mega(limits.SHARD_MEMORY_BYTES)} MB a shard)",
         f"Commits over {LOGGED_BYTES_MAX >> 10} KB go to LMDB directly",
-        f"stays awake for {WATCH_SECONDS * 1000:.1f} ms",
+        f"stays awake for {AWAKE_SECONDS * 1000:.1f} ms",
     ),
     "docs/guide/consuming.md": (
         f"up to {MARK_LEAP:,} messages of a queue",

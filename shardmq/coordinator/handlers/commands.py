@@ -88,8 +88,8 @@ class CommandExecutor:
 
     @property
     def is_conversing(self) -> bool:
-        """Whether few commands are under way: somebody waits for each before the next."""
-        return 0 < len(self._pending) <= CONVERSATION_COMMANDS
+        """Whether so few commands are under way that somebody may wait for each before the next."""
+        return len(self._pending) <= CONVERSATION_COMMANDS
 
     @property
     def is_busy(self) -> bool:

@@ -228,10 +228,10 @@ class ShardLink:
                     self._on_lost()
         return self.dialer.more
 
-    def flush(self) -> None:
-        """Send what was posted. The queues assigned since the last flush go in one message."""
+    def flush(self) -> bool:
+        """Send what was posted; the queues assigned since the last flush in one message. Returns whether any was."""
         self._post_assign()
-        self.dialer.flush()
+        return self.dialer.flush()
 
     def tick(self, now: float) -> None:
         """Keep the link alive, and tell refused decisions again. `now` is in monotonic seconds."""
