@@ -91,7 +91,7 @@ _OPTIONS: Final = (
 
 MODE_HELP: Final = {
     "bulk": "publish_many in record batches of 500.",
-    "pipelined": "One publish() a message, up to 2,000 unconfirmed.",
+    "pipelined": "One publish() a message, as many unconfirmed as the SDK allows by default.",
     "sync": "Each message is confirmed before the next.",
     "latency": "At a fixed --rate, whether or not the broker keeps up.",
 }

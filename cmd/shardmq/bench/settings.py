@@ -5,6 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
+from shardmq.client.core.batching import window_of
+
 BATCH_RECORDS: Final = 500
 """Messages in one batch of mode bulk."""
 
@@ -17,8 +19,8 @@ NUMBER_BITS: Final = 40
 MESSAGES: Final = {"bulk": 1_000_000, "pipelined": 200_000, "sync": 2_000, "latency": 10_000}
 """Default number of messages: a few seconds' worth."""
 
-WINDOWS: Final = {"bulk": 50_000, "pipelined": 2_000, "sync": 1, "latency": 10_000}
-"""Messages a producer has unconfirmed at most."""
+WINDOWS: Final = {"bulk": 50_000, "sync": 1, "latency": 10_000}
+"""Messages a producer has unconfirmed at most; in mode pipelined, what the SDK has unless it is told otherwise."""
 
 PREFETCHES: Final = {"bulk": 50_000, "pipelined": 10_000, "sync": 1_000, "latency": 10_000}
 """Messages a consumer has unacked at most."""
@@ -92,7 +94,7 @@ class Settings(msgspec.Struct, frozen=True):
     @property
     def window(self) -> int:
         """Messages a producer has unconfirmed at most."""
-        return WINDOWS[self.mode]
+        return WINDOWS.get(self.mode) or window_of(self.queues)
 
     @property
     def prefetch(self) -> int:

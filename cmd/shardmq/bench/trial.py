@@ -1,5 +1,6 @@
 """One measurement: its queues, its processes, their common start, their results."""
 
+import asyncio
 import contextlib
 import multiprocessing
 import secrets
@@ -15,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from shardmq.client.sync.connection import connect
-from shardmq.cmd.bench.consumers import Notes, consume
+from shardmq.cmd.bench.consumers import THREADS_MAX, Notes, consume, consume_many
 from shardmq.cmd.bench.producers import LOOPS
 from shardmq.cmd.bench.settings import FEATURES, Settings
 from shardmq.errors import ShardmqError, Timeout
@@ -202,12 +203,8 @@ def _consume(stage: Stage, place: int) -> Notes:
     def begin() -> None:
         stage.start.wait(settings.timeout)
 
+    queues = {queue: stage.queues[queue] for queue in settings.readers()[place]}
+    if len(queues) > THREADS_MAX:
+        return asyncio.run(consume_many(queues, settings, begin, note, stage.is_done))
     with connect(settings.url) as connection:
-        return consume(
-            connection,
-            {queue: stage.queues[queue] for queue in settings.readers()[place]},
-            settings,
-            begin,
-            note,
-            stage.is_done,
-        )
+        return consume(connection, queues, settings, begin, note, stage.is_done)

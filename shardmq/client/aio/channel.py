@@ -11,7 +11,7 @@ from shardmq.client.aio.settler import ChannelSettler, SettleRequests
 from shardmq.client.aio.topology import TopologyRequests
 from shardmq.client.aio.transaction import Transaction
 from shardmq.client.aio.transport import Transport
-from shardmq.client.api.defaults import CLOSE_SECONDS, PREFETCH, WINDOW
+from shardmq.client.api.defaults import CLOSE_SECONDS, PREFETCH
 from shardmq.client.api.handler_errors import OnError, check_handler
 from shardmq.client.api.message import Batch, Delivery, Message
 from shardmq.client.api.opening import Opening
@@ -130,12 +130,12 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
             raise
 
     def publisher(
-        self, window: int = WINDOW, timeout: float | None = None, producer: str | int | None = None
+        self, window: int | None = None, timeout: float | None = None, producer: str | int | None = None
     ) -> Publisher:
         """A publisher for many messages: it does not wait for each one's confirm.
 
         Args:
-            window: messages unconfirmed at most; publishing waits beyond it.
+            window: messages unconfirmed at most; publishing waits beyond it. 10,000, or 20 a queue if more, when None.
             timeout: seconds to wait for the window or a flush; the connection's when None.
             producer: a name or number that outlives this program; its messages are published with a `sequence` each,
                 rising, and every queue takes each number once. Without it the channel numbers its messages, which
@@ -156,7 +156,7 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
         return publisher
 
     def transaction(
-        self, name: str, timeout_ms: int = 0, window: int = WINDOW, timeout: float | None = None
+        self, name: str, timeout_ms: int = 0, window: int | None = None, timeout: float | None = None
     ) -> Opening[Transaction]:
         """Begin a transaction, by `await` or `async with`: what is published there appears whole, or not at all.
 
@@ -164,7 +164,7 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
             name: of it, in this virtual host. Under a name one batch is published, once: to begin a name again that was
                 committed (within seven days) does nothing, and one that is open is joined.
             timeout_ms: it is aborted when nobody has begun it for so long; 0 is the broker's default, a day.
-            window: messages unconfirmed at most; publishing waits beyond it.
+            window: messages unconfirmed at most; publishing waits beyond it. 10,000, or 20 a queue if more, when None.
             timeout: seconds that each of its steps may take, and that a message is published again while its shard is
                 away; the connection's when None.
 
@@ -175,7 +175,7 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
         """
         return Opening(self._transaction(name, timeout_ms, window, self._timeout if timeout is None else timeout))
 
-    async def _transaction(self, name: str, timeout_ms: int, window: int, seconds: float) -> Transaction:
+    async def _transaction(self, name: str, timeout_ms: int, window: int | None, seconds: float) -> Transaction:
         transaction = Transaction.__new__(Transaction)
         transaction._set_up(
             self._connection,

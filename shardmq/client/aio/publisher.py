@@ -64,25 +64,24 @@ class Publisher:
         core: ConnectionCore,
         transport: Transport,
         channel: ChannelCore,
-        window: int,
+        window: int | None,
         timeout: float,
         producer: int,
         has_return_hook: Callable[[], bool],
         forget: Callable[["Publisher"], None],
         publish: Publish | None = None,
     ) -> None:
-        if window < 1:
+        if window is not None and window < 1:
             raise InvalidRequest(f"a publisher's window is at least 1 message, not {window}")
         self._core = core
         self._transport = transport
         self._channel = channel
-        self._window = window
         self._timeout = timeout
         self._producer = producer
         self._sent = SentBatches(has_return_hook)
         self._forget = forget
         self._publish: Publish = publish or core.publish
-        self._collecting = BatchCollector(producer, lambda: core.state.server.message_max)
+        self._collecting = BatchCollector(producer, lambda: core.state.server.message_max, window)
         self._is_due = False
         self._is_closed = False
 
@@ -144,7 +143,7 @@ class Publisher:
         if type(body) is not bytes or len(body) > filling.body_max:
             filling.check(body)
         count = collecting.aside + len(filling.bodies) + 1
-        if self._sent.unconfirmed + count > self._window:
+        if self._sent.unconfirmed + count > collecting.window:
             await self._wait_for_window()
             if sequence is not None:  # others may have published meanwhile
                 filling = self._special(exchange, routing_key, properties, mandatory, delay_ms, sequence)
@@ -192,7 +191,7 @@ class Publisher:
         producer = self._producer or numbering_of(exchange, properties)
         number = sequence or 0
         for count, records in batches_of(bodies, properties, self._core.state.server.message_max):
-            if self.unconfirmed >= self._window:
+            if self.unconfirmed >= self._collecting.window:
                 await self._wait_for_window()
             self._check()
             batch = (exchange, routing_key, flags, count, records, delay_ms, producer, number, 0)
@@ -279,8 +278,9 @@ class Publisher:
     async def _wait_for_window(self) -> None:
         self._send()
         self._check()
-        what = f"room in the window of {self._window} messages ({self._sent.target})"
-        await self._wait_for(self._sent.messages - self._window // 2, self._timeout, what)
+        window = self._collecting.window
+        what = f"room in the window of {window} messages ({self._sent.target})"
+        await self._wait_for(self._sent.messages - window // 2, self._timeout, what)
 
     async def _wait_for(self, wanted: int, seconds: float, what: str) -> None:
         if not self._sent.are_settled(wanted):

@@ -40,7 +40,7 @@ class Transaction:
         channel: ChannelCore,
         name: str,
         timeout_ms: int,
-        window: int,
+        window: int | None,
         seconds: float,
         has_return_hook: Callable[[], bool],
         ask: Callable[[Request[Any], float], Awaitable[Any]],

@@ -24,7 +24,7 @@ REPORT_SECONDS: Final = 0.1
 """Counts are reported so long after they began to rise."""
 
 WINDOW: Final = 10_000
-"""Messages unconfirmed before a publisher waits."""
+"""Messages unconfirmed before a publisher waits, unless told otherwise."""
 
 RESTORE_PAUSE_SECONDS: Final = 0.5
 """Between two tries of what may be possible soon."""

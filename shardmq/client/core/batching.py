@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from shardmq.client.api.defaults import WINDOW
 from shardmq.errors import ContentTooLarge
 from shardmq.limits import MESSAGE_BYTES_MAX, PROPERTIES_BYTES_MAX
 from shardmq.message import record as records
@@ -24,6 +25,10 @@ MANY_BYTES: Final = 256 << 10
 _LEAST_BESIDE: Final = len(records.pack(None, b"")) - 1
 """What a record with an empty body has beside its properties."""
 
+QUEUE_WINDOW: Final = 20
+"""Messages unconfirmed for each queue, where that is more than the default window. With 10 for each of 1,000 queues,
+batches had 3 messages, and one took 33 µs of processor on its whole way; with 20 they have 6, and it takes 21."""
+
 TRANSIENT_MODE: Final = 1
 """AMQP's delivery-mode of a message that need not survive a restart."""
 
@@ -32,6 +37,11 @@ def flags_of(properties: Properties | None, mandatory: bool = False) -> int:
     """A batch's flags: persistent unless the messages' delivery mode says otherwise, and whether they are mandatory."""
     flags = 0 if properties is not None and properties.delivery_mode == TRANSIENT_MODE else PERSISTENT
     return flags | MANDATORY if mandatory else flags
+
+
+def window_of(queues: int) -> int:
+    """The window of a publisher that publishes to so many queues by their names, unless told otherwise."""
+    return max(WINDOW, queues * QUEUE_WINDOW)
 
 
 def check_properties(properties: Properties | None) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from shardmq.client.api.defaults import CLOSE_SECONDS, PREFETCH, WINDOW
+from shardmq.client.api.defaults import CLOSE_SECONDS, PREFETCH
 from shardmq.client.api.handler_errors import OnError, check_handler
 from shardmq.client.api.message import Batch, Delivery, Message
 from shardmq.client.core import requests
@@ -136,12 +136,12 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
             raise
 
     def publisher(
-        self, window: int = WINDOW, timeout: float | None = None, producer: str | int | None = None
+        self, window: int | None = None, timeout: float | None = None, producer: str | int | None = None
     ) -> Publisher:
         """A publisher for many messages: it does not wait for each one's confirm.
 
         Args:
-            window: messages unconfirmed at most; publishing waits beyond it.
+            window: messages unconfirmed at most; publishing waits beyond it. 10,000, or 20 a queue if more, when None.
             timeout: seconds to wait for the window or a flush; the connection's when None.
             producer: a name or number that outlives this program; its messages are published with a `sequence` each,
                 rising, and every queue takes each number once. Without it the channel numbers its messages, which
@@ -162,7 +162,7 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
         return publisher
 
     def transaction(
-        self, name: str, timeout_ms: int = 0, window: int = WINDOW, timeout: float | None = None
+        self, name: str, timeout_ms: int = 0, window: int | None = None, timeout: float | None = None
     ) -> Transaction:
         """Begin a transaction: what is published there appears in its queues whole, or not at all.
 
@@ -170,7 +170,7 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
             name: of it, in this virtual host. Under a name one batch is published, once: to begin a name again that was
                 committed (within seven days) does nothing, and one that is open is joined.
             timeout_ms: it is aborted when nobody has begun it for so long; 0 is the broker's default, a day.
-            window: messages unconfirmed at most; publishing waits beyond it.
+            window: messages unconfirmed at most; publishing waits beyond it. 10,000, or 20 a queue if more, when None.
             timeout: seconds that each of its steps may take, and that a message is published again while its shard is
                 away; the connection's when None.
 

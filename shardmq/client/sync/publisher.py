@@ -55,19 +55,18 @@ class Publisher:
         core: ConnectionCore,
         transport: Transport,
         channel: ChannelCore,
-        window: int,
+        window: int | None,
         timeout: float,
         producer: int,
         has_return_hook: Callable[[], bool],
         forget: Callable[["Publisher"], None],
         publish: Publish | None = None,
     ) -> None:
-        if window < 1:
+        if window is not None and window < 1:
             raise InvalidRequest(f"a publisher's window is at least 1 message, not {window}")
         self._core = core
         self._transport = transport
         self._channel = channel
-        self._window = window
         self._timeout = timeout
         self._producer = producer
         self._sent = SentBatches(has_return_hook)
@@ -75,7 +74,7 @@ class Publisher:
         self._publish: Publish = publish or core.publish
         self._lock = threading.Lock()
         self._collecting = BatchCollector(
-            producer, lambda: core.state.server.message_max
+            producer, lambda: core.state.server.message_max, window
         )  # under _lock, but for what it says
         self._is_due = False
         self._ticks = 0  # since it is due
@@ -145,7 +144,7 @@ class Publisher:
             filling.check(body)
         bodies = filling.bodies
         count = collecting.aside + len(bodies) + 1
-        if self._sent.unconfirmed + count > self._window:
+        if self._sent.unconfirmed + count > collecting.window:
             self._wait_for_window()
         if self._is_closed or self._channel.fault is not None:
             self._check()
@@ -194,7 +193,7 @@ class Publisher:
         producer = self._producer or numbering_of(exchange, properties)
         number = sequence or 0
         for count, records in batches_of(bodies, properties, self._core.state.server.message_max):
-            if self.unconfirmed >= self._window:
+            if self.unconfirmed >= self._collecting.window:
                 self._wait_for_window()
             self._check()
             with self._lock:
@@ -254,7 +253,7 @@ class Publisher:
     ) -> None:
         """Neighbours in number share a batch. All under the lock: no other thread may come between two numbers."""
         check_sequence(self._producer, sequence)
-        if self.unconfirmed >= self._window:
+        if self.unconfirmed >= self._collecting.window:
             self._wait_for_window()
         self._check()
         collecting = self._collecting
@@ -311,8 +310,9 @@ class Publisher:
     def _wait_for_window(self) -> None:
         self._send()
         self._check()
-        what = f"room in the window of {self._window} messages ({self._sent.target})"
-        self._wait_for(self._sent.messages - self._window // 2, self._timeout, what)
+        window = self._collecting.window
+        what = f"room in the window of {window} messages ({self._sent.target})"
+        self._wait_for(self._sent.messages - window // 2, self._timeout, what)
 
     def _wait_for(self, wanted: int, seconds: float, what: str) -> None:
         with self._transport.lock:

@@ -1,12 +1,14 @@
 """`shardmq bench`: every mode against a real broker, and the arithmetic of its figures."""
 
+import asyncio
 import json
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 import shardmq
-from shardmq.cmd.bench.consumers import Notes
+from shardmq.cmd.bench.consumers import THREADS_MAX, Notes, consume_many
 from shardmq.cmd.bench.results import check, percentile, sample
 from shardmq.cmd.bench.scattered import PARTS
 from shardmq.cmd.bench.settings import NUMBER_BITS, STAMP, Settings
@@ -14,7 +16,7 @@ from shardmq.cmd.bench.trial import check_kept
 from shardmq.cmd.main import run
 from shardmq.cmd.run.broker import Broker
 from shardmq.cmd.run.invocation import command, environment
-from shardmq.errors import ShardmqError
+from shardmq.errors import NotFound, ShardmqError
 from tests.cmd.pseudo_terminal import Terminal
 
 SETTINGS = Settings("bulk", "shardmq://nowhere/", 4, 16, 1, 2, 1, 1000.0, False, 10.0)
@@ -33,10 +35,11 @@ def noted(*numbers: int) -> list[Notes]:
     [
         ["bulk", "--messages", "2100", "--queues", "3", "--producers", "2", "--consumers", "2"],
         ["pipelined", "--messages", "300", "--consumers", "2"],
+        ["pipelined", "--messages", "600", "--queues", "50", "--consumers", "2"],
         ["sync", "--messages", "20", "--transient"],
         ["latency", "--messages", "200", "--rate", "1000", "--size", "16"],
     ],
-    ids=lambda options: options[0],
+    ids=["bulk", "pipelined", "pipelined to many queues", "sync", "latency"],
 )
 def test_each_mode_prints_one_json_object_with_all_figures(
     broker: Broker, capsysbinary: pytest.CaptureFixture[bytes], options: list[str]
@@ -211,6 +214,24 @@ def test_on_a_terminal_of_80_columns_a_measurement_has_a_title_and_whole_lines(b
 def test_a_measurement_that_takes_too_long_is_given_up(broker: Broker, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["bench", "latency", "--messages", "1000", "--rate", "10", "--timeout", "2", "--url", broker.url]) == 1
     assert "not done after 2 s" in capsys.readouterr().err
+
+
+def test_a_queue_that_is_deleted_while_many_are_consumed_ends_the_measurement(broker: Broker) -> None:
+    settings = msgspec.structs.replace(SETTINGS, url=broker.url, queues=THREADS_MAX + 1)
+    queues = {number: f"bench-gone-{number}" for number in range(settings.queues)}
+    with shardmq.connect(broker.url) as connection:
+        channel = connection.channel()
+        for name in queues.values():
+            channel.queue_declare(name, durable=False)
+
+        def begin() -> None:
+            channel.queue_delete(queues[7])
+
+        with pytest.raises(NotFound, match="was deleted"):
+            asyncio.run(consume_many(queues, settings, begin, lambda _queue, _count: None, lambda _queue: False))
+        del queues[7]
+        for name in queues.values():
+            channel.queue_delete(name)
 
 
 @pytest.mark.parametrize(("producers", "consumers", "queues"), [(1, 1, 1), (2, 3, 2), (3, 2, 5), (4, 4, 1)])

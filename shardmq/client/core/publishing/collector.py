@@ -11,6 +11,7 @@ from shardmq.client.core.batching import (
     PublishBatch,
     PublishOptions,
     check_properties,
+    window_of,
 )
 from shardmq.client.core.publishing.builder import BatchBuilder
 from shardmq.client.core.validation import check_delay, check_names
@@ -21,7 +22,7 @@ QUEUE_RECORDS: Final = 8
 """Of messages to many queues, about so many are collected for each before they are sent: a batch of one costs the
 broker 15 µs, one of eight 20."""
 
-SENT_BATCHES_MAX: Final = 8
+SENT_BATCHES_MAX: Final = 16
 """What is collected for many queues is sent when it has as many messages, or bytes, as so many batches may have."""
 
 BUILDERS_MAX: Final = 4096
@@ -47,8 +48,10 @@ class BatchCollector:
     Args:
         producer: whose messages are numbered by the program, 0 for none.
         body_max: says how large a body the broker takes; after a loss another one may be there.
+        window: how many messages may be unconfirmed; None for as many as go well with the queues in use.
 
     Attributes:
+        window: how many messages may be unconfirmed at most.
         filling: gets what is published next.
         aside: messages collected beside the bodies of `filling`; aside_bytes: their bytes, about.
         records_max: with so many messages, what is collected is to be sent; bytes_max: with so many bytes.
@@ -59,14 +62,21 @@ class BatchCollector:
         "_builders",
         "_closed",
         "_growing",
+        "_is_window_given",
         "aside",
         "aside_bytes",
         "bytes_max",
         "filling",
         "records_max",
+        "window",
     )
 
-    def __init__(self, producer: int = 0, body_max: Callable[[], int] = lambda: MESSAGE_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        producer: int = 0,
+        body_max: Callable[[], int] = lambda: MESSAGE_BYTES_MAX,
+        window: int | None = None,
+    ) -> None:
         self._body_max = body_max
         self.filling = BatchBuilder(
             "", "", None, PublishOptions(producer=producer) if producer else NO_EXTRAS, body_max()
@@ -75,7 +85,9 @@ class BatchCollector:
         self._growing: dict[BatchBuilder, None] = {self.filling: None}  # in the order in which they were turned to
         self._closed: list[PublishBatch] = []
         self.aside = self.aside_bytes = 0
-        self.records_max, self.bytes_max = BATCH_RECORDS, BATCH_BYTES
+        self._is_window_given = window is not None
+        self.window = window_of(0) if window is None else window
+        self._set_limits()
 
     @property
     def count(self) -> int:
@@ -157,9 +169,11 @@ class BatchCollector:
         return batches
 
     def _set_limits(self) -> None:
-        """Let batches of many queues grow together: of as many as one may have."""
+        """Let batches of many queues grow together, and as many of them be unconfirmed as that takes."""
         batches = min(max(len(self._growing) * QUEUE_RECORDS // BATCH_RECORDS, 1), SENT_BATCHES_MAX)
         self.records_max, self.bytes_max = batches * BATCH_RECORDS, batches * BATCH_BYTES
+        if not self._is_window_given:
+            self.window = window_of(len(self._builders))
 
     def sweep(self, old: BatchBuilder) -> list[PublishBatch]:
         """Collect what another thread added to a builder that is no longer filled; returns what is to be sent."""

@@ -6,13 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shardmq.client.api.defaults import WINDOW
 from shardmq.client.core.batching import (
     BATCH_RECORDS,
     BY_QUEUE,
     NO_EXTRAS,
+    QUEUE_WINDOW,
     PublishBatch,
     PublishOptions,
     flags_of,
+    window_of,
 )
 from shardmq.client.core.publishing.collector import BUILDERS_MAX, SENT_BATCHES_MAX, BatchCollector
 from shardmq.errors import ContentTooLarge, InvalidRequest
@@ -126,6 +129,19 @@ def test_of_many_queues_more_is_collected_before_it_is_sent() -> None:
         assert sum(batch[3] for batch in collecting.take()) == count
         add(collecting, ("", "other", None, NO_EXTRAS), b"x")
         collecting.take()
+
+
+def test_the_window_is_as_large_as_the_queues_in_use_need_unless_it_is_given() -> None:
+    adaptive, given = BatchCollector(), BatchCollector(window=100)
+    assert (adaptive.window, given.window) == (WINDOW, 100)
+    for number in range(1000):
+        for collecting in (adaptive, given):
+            add(collecting, ("", f"q{number}", None, NO_EXTRAS), b"x")
+    adaptive.take()
+    assert (adaptive.window, given.window) == (window_of(1000), 100)
+    assert window_of(1000) == 1000 * QUEUE_WINDOW > WINDOW
+    add(adaptive, ("amq.topic", "a.b", None, NO_EXTRAS), b"x")
+    assert adaptive.window == WINDOW
 
 
 def test_more_routing_keys_than_are_remembered_lose_nothing() -> None:
