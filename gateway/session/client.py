@@ -23,7 +23,15 @@ from shardmq.gateway.links.command_pacing import CommandPacing
 from shardmq.gateway.session.front import Front
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.gateway.state.message_loans import Account
-from shardmq.limits import DECLARE_SECONDS, DELIVERY_WINDOW_BYTES, DELIVERY_WINDOWS_BYTES, GET_BYTES, GETS_BYTES
+from shardmq.limits import (
+    DECLARE_SECONDS,
+    DELIVERY_WINDOW_BYTES,
+    DELIVERY_WINDOWS_BYTES,
+    GET_BYTES,
+    GETS_BYTES,
+    LEAST_WINDOW_BYTES,
+    LEAST_WINDOWS,
+)
 from shardmq.topology.commands import Command, DeclareQueue, DeleteQueue
 from shardmq.topology.entities import REPLY_QUEUES, Queue, check_nesting
 from shardmq.topology.repeats import repeated_queue
@@ -103,6 +111,8 @@ class Client:
     def next_window(self) -> int:
         """The window of one more consumer, in bytes."""
         share = DELIVERY_WINDOWS_BYTES // (self.consumers + 1) + 1
+        if self.consumers < LEAST_WINDOWS:
+            share = max(share, LEAST_WINDOW_BYTES)
         return min(DELIVERY_WINDOW_BYTES, share, self.state.next_window)
 
     @property

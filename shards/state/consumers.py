@@ -15,6 +15,10 @@ from shardmq.shards.state.ack_timeouts import AckTimeouts
 UNLIMITED: Final = 1 << 62
 """The credit of a consumer without a prefetch."""
 
+SMALL_WINDOW_BYTES: Final = 256 << 10
+"""Of a window up to this size, three quarters are to be free before more goes out, as in what is left of it there is
+room for a piece of a record batch alone. So much is always free again by itself: see `is_clear`."""
+
 
 class Consumer:
     """A receiver of one queue's messages: a consumer, or a client of basic.get, which only holds what it got.
@@ -40,6 +44,7 @@ class Consumer:
     """
 
     __slots__ = (
+        "_room_least",
         "auto_ack",
         "exclusive",
         "held",
@@ -78,6 +83,7 @@ class Consumer:
         self.settles = not auto_ack
         self.window = window
         self.room = window
+        self._room_least = window * 3 // 4 if window <= SMALL_WINDOW_BYTES else window // 4
         self.overhead = 0
         self.permit = 0
         self.is_asking = False
@@ -91,10 +97,10 @@ class Consumer:
     def credit(self) -> int:
         """Return how many messages it may get now.
 
-        That is 0 while less than a quarter of the window is free: small pieces cut off large batches cost more than
-        they bring, and the window is free again when what is under way has arrived.
+        That is 0 while less than a quarter of the window is free, of a small one three: small pieces cut off large
+        batches cost more than they bring, and the window is free again when what is under way has arrived.
         """
-        if self.room * 4 < self.window and not self.permit:
+        if self.room < self._room_least and not self.permit:
             return 0
         return self.prefetch - self.held.count if self.prefetch else UNLIMITED
 

@@ -92,6 +92,7 @@ FACTS = {
         f"up to {MARK_LEAP:,} messages of a queue",
         f"each consumer's: {defaults.PREFETCH:,} unless told otherwise",
         f"up to {mega(limits.DELIVERY_WINDOW_BYTES)} MB for each consumer",
+        f"{limits.LEAST_WINDOW_BYTES >> 10} KB for each of a thousand",
         f"{mega(limits.LOANS_BYTES)} MB of messages larger than that",
         f"of a large message for {STALLED_SECONDS:.0f} seconds",
     ),

@@ -22,6 +22,7 @@ from shardmq.gateway.native.connection import NativeConnection
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.session import Session
 from shardmq.gateway.state.permissions import Permissions
+from shardmq.limits import DELIVERY_WINDOW_BYTES, DELIVERY_WINDOWS_BYTES, LEAST_WINDOW_BYTES, LEAST_WINDOWS
 from shardmq.message.record import pack
 from shardmq.message.record_batch import RecordBatch
 from shardmq.protocol.native.operations.basic import (
@@ -71,6 +72,23 @@ def test_consumers_tell_the_shard_of_their_terms(start_stage: StartStage) -> Non
         client.send(BasicConsume(3, 1, "q", "c", False, 5, {"x-priority": -7, "x-consumer-timeout": 900}, True))
         asked = stage.expect(0, Consume)
         assert (asked.prefetch, asked.priority, asked.exclusive, asked.timeout_ms) == (5, -7, True, 900)
+
+
+def test_each_of_a_thousand_consumers_has_a_window_for_a_batch_and_of_more_all_share_one(
+    start_stage: StartStage,
+) -> None:
+    stage = start_stage([("q", 0, {})])
+    windows = []
+    with RawClient(stage).open() as client:
+        for number in range(LEAST_WINDOWS + 1):
+            client.send(BasicConsume(3 + number, 1, "q", f"c{number}"))
+            asked = stage.expect(0, Consume)
+            stage.say(0, Answer(stage.request(asked), None))
+            assert isinstance(client.receive(), Ok), number
+            windows.append(asked.window)
+    assert windows[0] == DELIVERY_WINDOW_BYTES
+    assert windows[LEAST_WINDOWS - 1] == LEAST_WINDOW_BYTES == min(windows[:-1])
+    assert windows[LEAST_WINDOWS] == DELIVERY_WINDOWS_BYTES // (LEAST_WINDOWS + 1) + 1
 
 
 def test_what_a_get_holds_outlives_a_consumer_of_the_queue(start_stage: StartStage) -> None:

@@ -75,6 +75,18 @@ def test_a_consumer_without_room_gets_on_when_its_window_frees(shard: Shard) -> 
     assert sorted(numbers(got)) == list(range(40))
 
 
+def test_a_batch_is_not_cut_for_what_is_left_of_a_small_window(shard: Shard) -> None:
+    batch = run_of(0, 10)
+    window = len(batch.records) * 3 // 2
+    shard.send(Call(5, Consume(1, 1, 0, False, window)), Publish((1,), batch))
+    assert shard.expect(Delivered).batch.count == 10
+    shard.send(Credit(1, window // 4))
+    shard.publish(Publish((1,), run_of(10, 10)))
+    assert not [one for one in shard.inbox if isinstance(one, Delivered)]
+    shard.send(Credit(1, window))
+    assert shard.expect(Delivered).batch.count == 10
+
+
 def test_an_exclusive_consumer_is_alone(shard: Shard) -> None:
     shard.ask(consume(1))
     exclusive = Call(7, Consume(2, 1, 0, False, DELIVERY_WINDOW_BYTES, 0, True))
