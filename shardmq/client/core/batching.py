@@ -157,6 +157,8 @@ def batch_of_one(
     exchange: str, routing_key: str, record: bytes, properties: Properties | None, mandatory: bool, delay_ms: int
 ) -> PublishBatch:
     """The batch of a single message, with its record and what it was packed of."""
+    if properties is None and not mandatory:
+        return exchange, routing_key, PERSISTENT, 1, record, delay_ms, 0 if exchange else BY_QUEUE, 0, 0
     numbering = numbering_of(exchange, properties)
     return exchange, routing_key, flags_of(properties, mandatory), 1, record, delay_ms, numbering, 0, 0
 

@@ -233,7 +233,8 @@ class ConnectionCore:
     def publish(self, channel: ChannelCore, batch: PublishBatch, confirms: Confirms) -> None:
         """Publish a record batch; `confirms` hears of its messages once. The messages are numbered in this order."""
         state = self.state
-        state.check(channel)
+        if state.fault is not None or channel.fault is not None:
+            state.check(channel)
         exchange, routing_key, flags, count, packed, delay_ms, producer, sequence, transaction = batch
         if producer == BY_QUEUE:
             producer = channel.queue_numbers.producer

@@ -130,7 +130,8 @@ class FrameDispatcher:
             confirms.settled(operation.count, None)
             total += operation.count
         state.observer.confirmed(channel.number, total)
-        state.count("confirmed", total)
+        if state.meter is not None:
+            state.meter.count("confirmed", total)
 
     def _on_publish_refused(self, refusal: BasicRefused) -> None:
         channel = self._state.by_number.get(refusal.channel)
@@ -232,6 +233,9 @@ def publish_error(code: int, text: str) -> RequestError:
 
 
 def _taken(unconfirmed: dict[int, Published], requests: TagRanges) -> list[Published]:
+    if len(requests) == 1 and (only := requests[0])[0] == only[1]:
+        entry = unconfirmed.pop(only[0], None)
+        return [] if entry is None else [entry]
     taken = []
     for first, last in requests:
         # A range is no longer than what is unconfirmed, unless the server made it up.

@@ -25,6 +25,8 @@ def check_names(**names: str) -> None:
     for what, name in names.items():
         if not isinstance(name, str):
             raise TypeError(f"{what} is a str, not {type(name).__name__}")
+        if name.isascii() and len(name) <= NAME_BYTES_MAX:  # nearly every one, and to encode it takes longer
+            continue
         try:
             size = len(name.encode())
         except UnicodeEncodeError as fault:

@@ -179,13 +179,19 @@ class AnswerReader(ABC):
                 self._listen()
         try:
             if reads:
-                self._read_answer(answer, until)
+                self._right.read_until(answer.done, self._read, until)
             if not answer.is_settled:
+                if reads:  # what went wrong is the I/O thread's
+                    with self.lock:
+                        self._listen()
                 answer.wait(until - time.monotonic())
         finally:
             with self.lock:
                 self._waiting -= 1
                 answer.is_abandoned = True
+                # Who sends meanwhile what nobody waits for, or waits, ends the loan; then it is ended already.
+                if reads and (self._waiting or self._right.fault is not None or not answer.is_settled):
+                    self._listen()
         if not answer.is_settled:
             raise Timeout(f"{what}: no answer in {seconds:g} s{self._state.excuse()}")
         return answer.result()
@@ -194,17 +200,6 @@ class AnswerReader(ABC):
         """Whether nothing else is to come than one answer, over a plain socket that takes all that is sent."""
         is_quiet = self._waiting == 1 and not self._unsent and self._broken is None
         return is_quiet and isinstance(self._socket, socket.socket) and self._state.is_up and self._state.expected == 1
-
-    def _read_answer(self, answer: PendingAnswer[T], until: float) -> None:
-        """Read until the answer has come; what goes wrong is the I/O thread's."""
-        right = self._right
-        is_faulty = True
-        try:
-            is_faulty = right.read_until(lambda: answer.is_settled, self._read, until)
-        finally:
-            with self.lock:
-                if is_faulty or self._waiting > 1 or self._state.expected:
-                    self._listen()
 
     def _listen(self) -> None:
         """Have the I/O thread read. Under `lock`."""

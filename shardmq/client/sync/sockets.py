@@ -156,8 +156,12 @@ class ReadingRight:
         self.is_lent = False
         self._refused_until = time.monotonic() + LENT_SECONDS
 
-    def read_until(self, is_done: Callable[[], bool], read: Callable[[], bool], until: float) -> bool:
-        """Read until it is done or the loan has ended; returns whether `fault` was met."""
+    def read_until(self, is_done: Callable[[], bool], read: Callable[[], bool], until: float) -> None:
+        """Read until it is done or the loan has ended, as where `fault` was met.
+
+        A poll stands before each read, though the socket could be read waiting: that would save 0.6 µs, but a thread
+        that is interrupted in a poll has certainly taken nothing from the socket.
+        """
         try:
             while self.is_lent and not is_done() and (seconds := until - time.monotonic()) > 0:
                 if self._poll.poll(min(seconds, POLL_SECONDS_MAX) * 1000):
@@ -165,7 +169,6 @@ class ReadingRight:
         finally:
             self._used_at = time.monotonic()
             self._lock.release()
-        return self.fault is not None
 
     def _read_lent(self, read: Callable[[], bool]) -> None:
         try:

@@ -68,6 +68,7 @@ class Transport(AnswerReader):
         self._is_over = False
         self._heard_at = self._sent_at = self._connected_at = time.monotonic()
         self._buffer = bytearray(READ_BYTES)
+        self._view = memoryview(self._buffer)
         self._thread = threading.Thread(target=self._run, name=f"shardmq {self._peer}", daemon=True)
 
     def start(self) -> None:
@@ -286,8 +287,9 @@ class Transport(AnswerReader):
             raise ConnectionLost(hung_up(self._peer, self._state.address, self._state.is_open))
         self._heard_at = time.monotonic()
         with self.lock:
-            self._core.receive(memoryview(self._buffer)[:count])
-            self.transmit()
+            self._core.receive(self._view[:count])
+            if self._state.outgoing:
+                self.transmit()
         return True
 
     def _write(self) -> None:
