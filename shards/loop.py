@@ -317,6 +317,8 @@ class ShardLoop:
             self._dead_letters.opened(peer)
             for mark in self._watermarks.on.values():
                 self._alarm(peer, mark)
+            self._state.say_out_of_service(peer)
+            self._state.say_gateways()
 
     def _lost(self, peer: Peer, _: LinkLost) -> None:
         self._copies.lost(peer)
@@ -325,6 +327,8 @@ class ShardLoop:
         self._dead_letters.lost(peer)
         if client is not None:
             self._consuming.lost(client)
+        if peer.role == GATEWAY:
+            self._state.say_gateways()
 
     def _alarm(self, peer: Peer, mark: Watermark) -> None:
         if peer.role == GATEWAY:

@@ -1,6 +1,7 @@
 """The processes it dials.
 
-shard.py           One shard: consumers, requests under way, dead letters, alarms.
+shard.py           One shard: consumers, dead letters, alarms.
+requests.py        Requests under way to a shard: what was asked, until when.
 publish_window.py  Publishes on their way to a shard: batches that are growing, confirms that are due.
 publish_plan.py    How publishes go to a shard, and the record batches that they grow into.
 fan_out.py         Confirms of a publish that went to several shards, joined.

@@ -14,10 +14,12 @@ class ConsumerLink(Protocol):
 
     Attributes:
         life: how often the shard went away; what was delivered in another life cannot be settled.
+        knows_all: whether the shard is there, and all of its consumers are this gateway's.
         publish: `PublishWindow.add` of the link.
     """
 
     life: int
+    knows_all: bool
     publish: Callable[..., bool]
 
     def ask(self, message: Any, reply: Reply, seconds: float = DECLARE_SECONDS) -> None:
@@ -32,8 +34,8 @@ class ConsumerLink(Protocol):
     def cancel(self, consumer: "Consumer", reply: Reply) -> None:
         """Stop deliveries; what the consumer holds it keeps."""
 
-    def release(self, consumer: "Consumer") -> None:
-        """Forget a consumer; what it holds returns to its queue."""
+    def release(self, consumer: "Consumer", is_unseen: bool = False) -> None:
+        """Forget a consumer; what it holds returns to its queue: as it was, where its client has seen none of it."""
 
     def settle(self, consumer: "Consumer", start: int, end: int) -> None:
         """Acknowledge messages [start, end)."""
@@ -77,6 +79,7 @@ class Consumer:
     """A consumer, or a channel's basic.get on a queue, for as long as it may hold messages.
 
     Attributes:
+        is_plain: whether it comes and goes without effect on its queue, and on whether that has other consumers.
         takes_replies: whether its queue is one of answers to its client's requests.
         settled_late: what it gets without acknowledgements is settled here, when it is handed to the client.
         prefetch: how many it may hold, as its shard knows; own_prefetch: without what its channel limits.
@@ -95,6 +98,7 @@ class Consumer:
         "borrowed",
         "exclusive",
         "is_counted",
+        "is_plain",
         "link",
         "number",
         "overhead",
@@ -131,6 +135,7 @@ class Consumer:
         self.running = False
         self.unacked = 0
         self.is_counted = bool(tag)
+        self.is_plain = False
         self.window = DELIVERY_WINDOW_BYTES
         self.overhead = self.owed = 0
         self.permitted = self.borrowed = 0

@@ -1,19 +1,13 @@
-"""One shard as seen from a gateway: consumers, requests under way, dead letters, alarms."""
+"""One shard as seen from a gateway: consumers, dead letters, alarms."""
 
-import math
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
-
-import msgspec
+from typing import Any, Protocol
 
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.dialer import Dialer
 from shardmq.bus.link import LinkLost, LinkOpened
-from shardmq.bus.messages.base import Answer, Call, Refusal, Request, result_of
+from shardmq.bus.messages.base import Answer, Refusal
 from shardmq.bus.messages.dead_letters import DeadLetter
-from shardmq.bus.messages.reads import EndReservation
 from shardmq.bus.messages.shard import (
     Ack,
     Alarm,
@@ -24,9 +18,11 @@ from shardmq.bus.messages.shard import (
     Credit,
     Delivered,
     FromShard,
+    Gateways,
     Get,
     Got,
     Nack,
+    OutOfService,
     Permit,
     PublishRefusal,
     Release,
@@ -34,26 +30,12 @@ from shardmq.bus.messages.shard import (
     Spent,
     Wanted,
 )
-from shardmq.errors import ReplyCode, RequestError, Timeout, Unavailable, request_error
+from shardmq.errors import ReplyCode, RequestError, Unavailable
 from shardmq.gateway.links.consumer import Consumer, Receiver
 from shardmq.gateway.links.publish_window import PublishWindow
+from shardmq.gateway.links.requests import FOREVER, Requests
 from shardmq.limits import DECLARE_SECONDS, DELIVERY_CREDIT_SHARE
 from shardmq.message.record_batch import RecordBatch
-
-RESUME_SECONDS: Final = math.inf
-"""A consumer that runs is resumed however long its shard was away."""
-
-
-@dataclass(slots=True)
-class _Asked:
-    message: Any
-    reply: Reply
-    deadline: float
-
-
-def _is_told_at_once(message: Any) -> bool:
-    """Whether an unknown queue is an answer: its declaration is asked for again, its reservation is over."""
-    return bool(getattr(message, "reservation", "") or getattr(message, "is_declared", type(message) is EndReservation))
 
 
 def _no_publisher(_link: "ShardLink", dead: DeadLetter) -> None:
@@ -83,6 +65,8 @@ class ShardLink:
 
     Attributes:
         life: how often the shard went away; what was delivered in an earlier life cannot be settled.
+        knows_all: whether the shard is there, and all of its consumers are this gateway's.
+        ask: sends a request; `Requests.ask`.
         confirms: publishes on their way to it.
         on_dead_letter: takes in dead letters; it is set before any come.
     """
@@ -99,31 +83,33 @@ class ShardLink:
         self.dialer = dialer
         self.name = name
         self.life = 0
+        self.knows_all = False
         confirms = self.confirms = PublishWindow(dialer, name, exists, stamp)
         self.publish, self.publish_planned = confirms.add, confirms.add_planned
         self.publish_numbered = confirms.add_numbered
         self.on_dead_letter: Callable[[ShardLink, DeadLetter], None] = _no_publisher
         self._alarms = alarms
         self._changed = changed
-        self._exists = exists
         self._consumers: dict[int, Consumer] = {}
+        self._exclusive: set[Consumer] = set()
+        self._out_of_service: set[int] = set()
         self._next_number = 1
         self._touched: set[Consumer] = set()
         self._is_urgent = False  # what waits is to be sent, though the shard has publishes to answer
-        self._asked: dict[int, _Asked] = {}
-        self._waiting: list[_Asked] = []
-        self._early: list[_Asked] = []
-        self._given_up: dict[int, _Asked] = {}  # their answers may still come
+        requests = self._requests = Requests(dialer, name, self._before_request, exists, self._is_wanted)
+        self.ask = requests.ask
         self._handlers: dict[type, Callable[[Any], None]] = {
             Confirmed: self._on_confirmed,
             PublishRefusal: self.confirms.on_refusal,
             Delivered: self._on_delivered,
-            Answer: self._on_answer,
-            Got: self._on_answer,
-            Refusal: self._on_answer,
+            Answer: requests.on_answer,
+            Got: requests.on_answer,
+            Refusal: requests.on_answer,
             Cancelled: self._on_cancelled,
             DeadLetter: lambda message: self.on_dead_letter(self, message),
             Alarm: lambda message: alarms.turn(name, message.resource, message.is_on, message.text),
+            OutOfService: lambda message: self._out_of_service.add(message.queue),
+            Gateways: self._on_gateways,
             Wanted: self._on_wanted,
             Spent: self._on_spent,
             LinkOpened: self._on_opened,
@@ -135,52 +121,12 @@ class ShardLink:
         """Whether the shard is there."""
         return self.dialer.is_open
 
-    def ask(self, message: Request[Any], reply: Reply, seconds: float = DECLARE_SECONDS) -> None:
-        """Send a request. While the shard is away it waits; at the deadline it is refused.
-
-        What may not be repeated is refused where the shard is not there, and where it goes away before it has
-        answered. In between there is no deadline.
-
-        Args:
-            message: what is asked.
-            reply: called with the result, a Got, or a RequestError.
-            seconds: until it is given up.
-        """
-        if self.dialer.is_open:
-            self._send(_Asked(message, reply, time.monotonic() + seconds if message.may_repeat else math.inf))
-        elif message.may_repeat:
-            self._waiting.append(_Asked(message, reply, time.monotonic() + seconds))
-        else:
-            reply(Unavailable(f"{self.name} is not there now; try again"))
-
-    def _send(self, asked: _Asked) -> None:
-        number = self._next_number
-        self._next_number += 1
+    def _before_request(self) -> None:
+        """What was published and settled before a request goes before it, and the request does not wait."""
         self.confirms.close_batches()
         self._post_settlements()
-        self._asked[number] = asked
         self._is_urgent = True
-        self.dialer.post(Call(number, asked.message))
         self._changed()
-
-    def _on_answer(self, message: Answer[msgspec.Raw] | Refusal | Got) -> None:
-        asked = self._asked.pop(message.request, None)
-        if asked is None:
-            given_up = self._given_up.pop(message.request, None)
-            if given_up is not None and isinstance(message, Got) and not given_up.message.auto_ack:
-                self.dialer.post(Nack(given_up.message.consumer, [(message.first, message.first + 1)], requeue=True))
-                self._changed()
-            return
-        if isinstance(message, Refusal):
-            queue: int | None = getattr(asked.message, "queue", None)
-            is_missing = message.code == ReplyCode.NOT_FOUND and not _is_told_at_once(asked.message)
-            if is_missing and queue is not None and self._exists(queue):
-                # The shard is back, and the coordinator has not yet told it of the queues that are not durable.
-                self._early.append(asked)
-                return
-            asked.reply(request_error(message.code, message.text))
-        else:
-            asked.reply(message if isinstance(message, Got) else result_of(asked.message, message))
 
     @property
     def consumers(self) -> int:
@@ -198,6 +144,8 @@ class ShardLink:
     def start(self, consumer: Consumer, reply: Reply, seconds: float = DECLARE_SECONDS) -> None:
         """Ask the shard for deliveries."""
         consumer.running = True
+        if consumer.exclusive:
+            self._exclusive.add(consumer)
         message = Consume(
             consumer.number,
             consumer.queue,
@@ -211,6 +159,18 @@ class ShardLink:
             consumer.overhead,
         )
         self.ask(message, reply, seconds)
+
+    def start_unasked(self, consumer: Consumer) -> bool:
+        """Have the shard send deliveries, where it has no reason to refuse that; returns whether it is so.
+
+        What the gateway cannot know yet (the queue is being deleted or goes out of service) ends the consumer then.
+        """
+        if not (consumer.is_plain and self.knows_all) or consumer.queue in self._out_of_service:
+            return False
+        if consumer.queue in [other.queue for other in self._exclusive]:
+            return False
+        self.start(consumer, self._resumed(consumer), FOREVER)
+        return True
 
     def get(self, consumer: Consumer, auto_ack: bool, room: int, reply: Reply) -> None:
         """Ask the shard for one message; the result is its size where it takes more than `room` bytes."""
@@ -230,15 +190,16 @@ class ShardLink:
         else:
             reply(None)
 
-    def release(self, consumer: Consumer) -> None:
-        """Forget a consumer; what it holds is requeued."""
+    def release(self, consumer: Consumer, is_unseen: bool = False) -> None:
+        """Forget a consumer; what it holds is requeued, or put back as it was, where its client has seen none of it."""
         if self._consumers.pop(consumer.number, None) is None:
             return
         consumer.running = False
+        self._exclusive.discard(consumer)
         self.confirms.close_batches()
         self._forget_loans(consumer)
         self._post_settlements()
-        self.dialer.post(Release(consumer.number))
+        self.dialer.post(Release(consumer.number, is_unseen))
         self._changed()
 
     def settle(self, consumer: Consumer, start: int, end: int) -> None:
@@ -302,6 +263,9 @@ class ShardLink:
             consumer.running = False
             consumer.receiver.cancelled(consumer, Unavailable(message.text) if message.text else None)
 
+    def _on_gateways(self, message: Gateways) -> None:
+        self.knows_all = message.count == 1
+
     def receive(self) -> bool:
         """Take in what the shard sent; returns whether more is left."""
         handlers = self._handlers
@@ -328,43 +292,28 @@ class ShardLink:
         self._is_urgent = True  # a shard that is long in answering hears from here all the same
         for lost in self.dialer.tick(now):
             self._on_lost(lost)
-        late = [number for number, asked in self._asked.items() if asked.deadline < now]
-        self._given_up.update((number, self._asked[number]) for number in late)
-        overdue = [self._asked.pop(number) for number in late]
-        overdue += [asked for asked in self._waiting if asked.deadline < now]
-        self._waiting = [asked for asked in self._waiting if asked.deadline >= now]
-        early, self._early = self._early, []
-        for asked in early:
-            if asked.deadline < now:
-                overdue.append(asked)
-            elif self._is_wanted(asked):
-                self._send(asked)
-        for asked in overdue:
-            asked.reply(Unavailable(f"{self.name} did not answer in time; see `shardmq status`, then try again"))
+        self._requests.tick(now)
 
     def _on_opened(self, _opened: LinkOpened) -> None:
-        waiting, self._waiting = self._waiting, []
-        starting = {asked.message.consumer for asked in waiting if isinstance(asked.message, Consume)}
+        starting = self._requests.starting
         for consumer in list(self._consumers.values()):
             consumer.hold(-consumer.unacked)
             consumer.owed = 0
             if consumer.running and consumer.number not in starting:
-                self.start(consumer, self._resumed(consumer), RESUME_SECONDS)
-        for asked in waiting:
-            if self._is_wanted(asked):
-                self._send(asked)
+                self.start(consumer, self._resumed(consumer), FOREVER)
+        self._requests.opened()
 
-    def _is_wanted(self, asked: _Asked) -> bool:
+    def _is_wanted(self, message: Any) -> bool:
         """Whether a request that was not carried out still should be.
 
         Not when its channel is gone, and with it whoever asked, nor when a consumer that was to be resumed has been
         cancelled.
         """
-        number: int | None = getattr(asked.message, "consumer", None)
+        number: int | None = getattr(message, "consumer", None)
         if number is None:
             return True
         consumer = self._consumers.get(number)
-        return consumer is not None and (consumer.running or not isinstance(asked.message, Consume))
+        return consumer is not None and (consumer.running or not isinstance(message, Consume))
 
     def _resumed(self, consumer: Consumer) -> Reply:
         def resumed(outcome: Outcome) -> None:
@@ -376,6 +325,8 @@ class ShardLink:
 
     def _on_lost(self, lost: LinkLost) -> None:
         self.life += 1
+        self.knows_all = False
+        self._out_of_service.clear()
         self._alarms.forget(self.name)
         self.confirms.lost(
             f"{self.name} went away before it confirmed: stored or not is not certain; publish again ({lost.reason})"
@@ -385,16 +336,5 @@ class ShardLink:
         self._touched.clear()
         for consumer in list(self._consumers.values()):
             self._forget_loans(consumer)
-        asked, self._asked = self._asked, {}
-        early, self._early = self._early, []
-        # Nearly every request may be asked twice; their deadlines stand. Consumers are resumed anew.
-        self._waiting += [each for each in (*early, *asked.values()) if each.deadline < RESUME_SECONDS]
-        for each in [each for each in asked.values() if not each.message.may_repeat]:
-            each.reply(
-                Timeout(
-                    f"{self.name} went away before it answered: it was done or not, which is not certain "
-                    f"({lost.reason})"
-                )
-            )
-        self._given_up.clear()
+        self._requests.lost(lost.reason)
         self._changed()

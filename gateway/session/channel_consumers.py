@@ -1,27 +1,30 @@
-"""A channel's consumers: starting and cancelling, prefetch, deliveries, gets."""
+"""A channel's consumers: starting and cancelling, deliveries, gets. What they may hold is in prefetch.py."""
 
-import asyncio
 from typing import Final
 
 from shardmq.bus.coordinator_link import Outcome, Reply
-from shardmq.bus.messages.shard import Delivered, Got, Qos
-from shardmq.errors import NotAllowed, NotFound, RequestError
+from shardmq.bus.messages.shard import Delivered, Got
+from shardmq.errors import NotAllowed, RequestError
 from shardmq.gateway.links.consumer import Consumer, HeldDelivery
+from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.session import large_messages
 from shardmq.gateway.session.client import Client
 from shardmq.gateway.session.delivery_tags import DeliveryTags
-from shardmq.gateway.session.prefetch import PAUSE_SECONDS, PAUSED, SharedPrefetch
+from shardmq.gateway.session.prefetch import ChannelPrefetch
 from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.entities import Queue
 
 TIMEOUT: Final = "x-consumer-timeout"
 """The queue's argument by which messages return that are not acked in time."""
 
+EXPIRES: Final = "x-expires"
+"""The queue's argument by which it is deleted when nobody uses it."""
+
 NO_LIFE: Final = -1
 """The life of a link in which nothing was delivered."""
 
 
-class ChannelConsumers:
+class ChannelConsumers(ChannelPrefetch):
     """The consuming half of a channel. The channel and its front call it; shard links deliver to it.
 
     Args:
@@ -29,43 +32,23 @@ class ChannelConsumers:
         number: of the channel.
 
     Attributes:
-        is_open: whether the channel is.
-        by_tag: consumers that run.
         tags: delivery tags of what consumers and gets hold.
         all_tags: these, and those of what an atomic commit to come settles.
-        unacked: messages that its consumers hold together, those of gets apart.
     """
 
     __slots__ = (
-        "_cancelled",
         "_getters",
-        "_is_retuned",
-        "_prefetch_of_all",
-        "_shared",
         "_tags_made",
         "all_tags",
-        "by_tag",
-        "client",
-        "is_open",
-        "number",
         "tags",
-        "unacked",
     )
 
     def __init__(self, client: Client, number: int) -> None:
-        self.client = client
-        self.number = number
-        self.is_open = True
-        self.by_tag: dict[str, Consumer] = {}
+        super().__init__(client, number)
         self.tags: DeliveryTags[HeldDelivery] = DeliveryTags()
         self.all_tags: list[DeliveryTags[HeldDelivery]] = [self.tags]
-        self._cancelled: dict[Consumer, bool] = {}  # may hold messages; whether their shards have heard
         self._getters: dict[int, Consumer] = {}
-        self._shared: SharedPrefetch | None = None
-        self._is_retuned = False
-        self._prefetch_of_all: int | None = None  # that running consumers are to have from the end of this pass on
         self._tags_made = 0
-        self.unacked = 0
 
     def consume(
         self,
@@ -117,12 +100,18 @@ class ChannelConsumers:
         self.by_tag[tag] = consumer
         client.consumers += 1
         consumer.takes_replies = client.state.replies.add(queue, consumer, self)
+        consumer.is_plain = not (exclusive or queue.auto_delete or consumer.takes_replies or EXPIRES in queue.arguments)
+        if link.start_unasked(consumer):
+            reply(tag)
+        else:
+            self._ask_to_start(link, consumer, reply)
 
+    def _ask_to_start(self, link: ShardLink, consumer: Consumer, reply: Reply) -> None:
         def started(outcome: Outcome) -> None:
             if isinstance(outcome, RequestError):
                 self._forget(consumer)
-            client.state.replies.start(consumer)
-            reply(outcome if isinstance(outcome, RequestError) else tag)
+            self.client.state.replies.start(consumer)
+            reply(outcome if isinstance(outcome, RequestError) else consumer.tag)
 
         link.start(consumer, started)
 
@@ -133,6 +122,9 @@ class ChannelConsumers:
             reply(None)
             return
         self.client.consumers -= 1
+        if self._let_go(consumer):
+            reply(None)
+            return
         self._cancelled[consumer] = False
         self.client.state.replies.remove(consumer)
 
@@ -148,6 +140,22 @@ class ChannelConsumers:
             reply(outcome)
 
         consumer.link.cancel(consumer, stopped)
+
+    def _let_go(self, consumer: Consumer) -> bool:
+        """End a consumer whose client has settled all that it saw: what is on its way is put back by the shard.
+
+        Returns:
+            False where the shard is to be asked. What a consumer without acknowledgements was sent is in no queue any
+            more, and has to come before its end.
+        """
+        is_idle = consumer.link.knows_all and not consumer.unacked
+        if consumer.auto_ack or not (consumer.is_plain and is_idle):
+            return False
+        consumer.link.release(consumer, is_unseen=True)
+        if self._shared is not None:
+            self._shared.drop(consumer)
+            self._hand_on(self._shared)
+        return True
 
     def get(self, queue_name: str, auto_ack: bool, reply: Reply) -> None:
         """Take one message of a queue; the result is None or (tag, Got).
@@ -174,109 +182,6 @@ class ChannelConsumers:
                 reply(outcome)
 
         large_messages.get(self, consumer, auto_ack, got)
-
-    def qos(self, tag: str, prefetch: int, reply: Reply) -> None:
-        """Change a running consumer's prefetch.
-
-        Raises:
-            NotFound: the channel has no consumer of that tag.
-        """
-        consumer = self.by_tag.get(tag)
-        if consumer is None:
-            raise NotFound(f"channel {self.number} has no consumer '{tag}'")
-        consumer.own_prefetch = prefetch
-        consumer.prefetch = self._prefetch_of(consumer)
-        consumer.link.ask(Qos(consumer.number, consumer.prefetch), reply)
-
-    def qos_of_all(self, prefetch: int) -> None:
-        """Change the prefetch of all running consumers; their shards follow in their time."""
-        self._prefetch_of_all = prefetch
-        self._retune_later()
-
-    def share(self, prefetch: int) -> None:
-        """Limit what all consumers hold together, beside what each may; 0 for no such limit.
-
-        Consumers without acknowledgements hold nothing, but get nothing either while the others have used it up.
-        """
-        shared = self._shared
-        if shared is None and not prefetch:
-            return
-        if shared is not None and prefetch:
-            shared.limit = prefetch
-        else:
-            self._shared = SharedPrefetch(prefetch) if prefetch else None
-            if shared is not None:
-                self._hand_on(shared)
-        self._retune_later()
-
-    def _retune_later(self) -> None:
-        """Retune once a pass: a method of twenty bytes may concern thousands of consumers, and the last one counts."""
-        if not self._is_retuned:
-            self._is_retuned = True
-            self.client.state.retune_due(self)
-
-    def retune(self) -> None:
-        """Apply the limits that were changed in this pass."""
-        self._is_retuned = False
-        prefetch, self._prefetch_of_all = self._prefetch_of_all, None
-        if prefetch is not None:
-            for consumer in self.by_tag.values():
-                consumer.own_prefetch = prefetch
-        self._tell_limits()
-        if self._shared is not None:
-            self._hand_on(self._shared)
-
-    def _prefetch_of(self, consumer: Consumer) -> int:
-        """What a consumer's shard is to know as its prefetch."""
-        own, shared = consumer.own_prefetch, self._shared
-        if shared is None:
-            return 0 if consumer.settled_late else own
-        if shared.is_paused:
-            return PAUSED
-        if consumer.auto_ack:
-            return 0
-        return min(own, shared.limit) if own else shared.limit
-
-    def _tell_limits(self) -> None:
-        """Tell shards of their consumers' prefetch, where it is another now; they follow in their time."""
-        for consumer in self.by_tag.values():
-            settled_late = consumer.settled_late or (consumer.auto_ack and self._shared is not None)
-            prefetch = self._prefetch_of(consumer)
-            if prefetch != consumer.prefetch or settled_late is not consumer.settled_late:
-                consumer.prefetch, consumer.settled_late = prefetch, settled_late
-                consumer.link.ask(Qos(consumer.number, prefetch, settled_late), _ignore)
-
-    def _hand_on(self, shared: SharedPrefetch) -> None:
-        """Hand out what has waited, as far as there is room for it now; have more of it come if there is room still."""
-        while (waiting := shared.take(self._room())) is not None:
-            self._pass_on(*waiting)
-        if self._shared is not shared:
-            return
-        if self._has_room():
-            if shared.is_paused:
-                shared.is_paused = False
-                self._tell_limits()
-        elif len(self.by_tag) + len(self._cancelled) > 1 and not (shared.is_paused or shared.is_watched):
-            shared.is_watched = True
-            asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._pause, shared)
-
-    def _pause(self, shared: SharedPrefetch) -> None:
-        """Pause the consumers if there is no room, as there was none a while ago."""
-        shared.is_watched = False
-        if self.is_open and self._shared is shared and not self._has_room():
-            shared.is_paused = True
-            self._tell_limits()
-
-    def _has_room(self) -> bool:
-        room = self._room()
-        return room is None or room > 0
-
-    def _room(self) -> int | None:
-        """For how many messages there is room within the shared limit; None where there is no such limit.
-
-        What basic.get got does not count.
-        """
-        return None if self._shared is None else self._shared.limit - self.unacked
 
     def deliver(self, consumer: Consumer, delivered: Delivered) -> None:
         """Number what a shard sent and pass it on."""
@@ -394,7 +299,3 @@ class ChannelConsumers:
                 large_messages.count_sent(self.client, consumer, late.batch)
         for tags in self.all_tags:
             consumer.hold(-tags.pass_on(held, start, start + count, (consumer, NO_LIFE)))
-
-
-def _ignore(_outcome: Outcome) -> None:
-    """Ignore an outcome: a shard that was away when it was asked hears all of a consumer when it is back."""

@@ -1,4 +1,4 @@
-"""One prefetch for all consumers of a channel; what comes beyond it waits here, in the order it came.
+"""What a channel's consumers may hold: each of them, and all together. What comes beyond that waits, in its order.
 
 Each consumer's shard knows its own limit alone, and every one of them may use up the whole of the channel's: so more
 may come than there is room for. It waits until something is settled, and counts as held by its consumer meanwhile.
@@ -9,13 +9,17 @@ A channel that has had no room for a while tells the shards of its consumers to 
 consumers of their queues get what comes there. A channel that is busy has room again sooner, and tells nothing.
 """
 
+import asyncio
 from collections import deque
 from typing import Final
 
 import msgspec
 
-from shardmq.bus.messages.shard import Delivered
+from shardmq.bus.coordinator_link import Outcome, Reply
+from shardmq.bus.messages.shard import Delivered, Qos
+from shardmq.errors import NotFound
 from shardmq.gateway.links.consumer import Consumer
+from shardmq.gateway.session.client import Client
 from shardmq.message.record_batch import record_ends
 
 PAUSE_SECONDS: Final = 0.1
@@ -94,6 +98,150 @@ class SharedPrefetch:
         return dropped
 
 
+class ChannelPrefetch:
+    """How much a channel's consumers may hold.
+
+    Args:
+        client: whose channel it is.
+        number: of the channel.
+
+    Attributes:
+        is_open: whether the channel is.
+        by_tag: consumers that run.
+        unacked: messages that its consumers hold together, those of gets apart.
+    """
+
+    __slots__ = (
+        "_cancelled",
+        "_is_retuned",
+        "_prefetch_of_all",
+        "_shared",
+        "by_tag",
+        "client",
+        "is_open",
+        "number",
+        "unacked",
+    )
+
+    def __init__(self, client: Client, number: int) -> None:
+        self.client = client
+        self.number = number
+        self.is_open = True
+        self.by_tag: dict[str, Consumer] = {}
+        self.unacked = 0
+        self._cancelled: dict[Consumer, bool] = {}  # may hold messages; whether their shards have heard
+        self._shared: SharedPrefetch | None = None
+        self._is_retuned = False
+        self._prefetch_of_all: int | None = None  # that running consumers are to have from the end of this pass on
+
+    def _pass_on(self, consumer: Consumer, delivered: Delivered) -> None:
+        """Number messages that a shard sent, and pass them on."""
+        raise NotImplementedError
+
+    def qos(self, tag: str, prefetch: int, reply: Reply) -> None:
+        """Change a running consumer's prefetch.
+
+        Raises:
+            NotFound: the channel has no consumer of that tag.
+        """
+        consumer = self.by_tag.get(tag)
+        if consumer is None:
+            raise NotFound(f"channel {self.number} has no consumer '{tag}'")
+        consumer.own_prefetch = prefetch
+        consumer.prefetch = self._prefetch_of(consumer)
+        consumer.link.ask(Qos(consumer.number, consumer.prefetch), reply)
+
+    def qos_of_all(self, prefetch: int) -> None:
+        """Change the prefetch of all running consumers; their shards follow in their time."""
+        self._prefetch_of_all = prefetch
+        self._retune_later()
+
+    def share(self, prefetch: int) -> None:
+        """Limit what all consumers hold together, beside what each may; 0 for no such limit.
+
+        Consumers without acknowledgements hold nothing, but get nothing either while the others have used it up.
+        """
+        shared = self._shared
+        if shared is None and not prefetch:
+            return
+        if shared is not None and prefetch:
+            shared.limit = prefetch
+        else:
+            self._shared = SharedPrefetch(prefetch) if prefetch else None
+            if shared is not None:
+                self._hand_on(shared)
+        self._retune_later()
+
+    def _retune_later(self) -> None:
+        """Retune once a pass: a method of twenty bytes may concern thousands of consumers, and the last one counts."""
+        if not self._is_retuned:
+            self._is_retuned = True
+            self.client.state.retune_due(self)
+
+    def retune(self) -> None:
+        """Apply the limits that were changed in this pass."""
+        self._is_retuned = False
+        prefetch, self._prefetch_of_all = self._prefetch_of_all, None
+        if prefetch is not None:
+            for consumer in self.by_tag.values():
+                consumer.own_prefetch = prefetch
+        self._tell_limits()
+        if self._shared is not None:
+            self._hand_on(self._shared)
+
+    def _prefetch_of(self, consumer: Consumer) -> int:
+        """What a consumer's shard is to know as its prefetch."""
+        own, shared = consumer.own_prefetch, self._shared
+        if shared is None:
+            return 0 if consumer.settled_late else own
+        if shared.is_paused:
+            return PAUSED
+        if consumer.auto_ack:
+            return 0
+        return min(own, shared.limit) if own else shared.limit
+
+    def _tell_limits(self) -> None:
+        """Tell shards of their consumers' prefetch, where it is another now; they follow in their time."""
+        for consumer in self.by_tag.values():
+            settled_late = consumer.settled_late or (consumer.auto_ack and self._shared is not None)
+            prefetch = self._prefetch_of(consumer)
+            if prefetch != consumer.prefetch or settled_late is not consumer.settled_late:
+                consumer.prefetch, consumer.settled_late = prefetch, settled_late
+                consumer.link.ask(Qos(consumer.number, prefetch, settled_late), _ignore)
+
+    def _hand_on(self, shared: SharedPrefetch) -> None:
+        """Hand out what has waited, as far as there is room for it now; have more of it come if there is room still."""
+        while (waiting := shared.take(self._room())) is not None:
+            self._pass_on(*waiting)
+        if self._shared is not shared:
+            return
+        if self._has_room():
+            if shared.is_paused:
+                shared.is_paused = False
+                self._tell_limits()
+        elif len(self.by_tag) + len(self._cancelled) > 1 and not (shared.is_paused or shared.is_watched):
+            shared.is_watched = True
+            asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._pause, shared)
+
+    def _pause(self, shared: SharedPrefetch) -> None:
+        """Pause the consumers if there is no room, as there was none a while ago."""
+        shared.is_watched = False
+        if self.is_open and self._shared is shared and not self._has_room():
+            shared.is_paused = True
+            self._tell_limits()
+
+    def _has_room(self) -> bool:
+        room = self._room()
+        return room is None or room > 0
+
+    def _room(self) -> int | None:
+        """For how many messages there is room within the shared limit; None where there is no such limit.
+
+        What basic.get got does not count.
+        """
+        return None if self._shared is None else self._shared.limit - self.unacked
+
+
 def _split(delivered: Delivered, count: int) -> tuple[Delivered, Delivered]:
     """The first `count` messages, and the others."""
     batch = delivered.batch
@@ -102,3 +250,7 @@ def _split(delivered: Delivered, count: int) -> tuple[Delivered, Delivered]:
     head = replace(batch, count=count, records=batch.records[:place])
     tail = replace(batch, serial=batch.serial + count, count=batch.count - count, records=batch.records[place:])
     return replace(delivered, batch=head), replace(delivered, first=delivered.first + count, batch=tail)
+
+
+def _ignore(_outcome: Outcome) -> None:
+    """Ignore an outcome: a shard that was away when it was asked hears all of a consumer when it is back."""

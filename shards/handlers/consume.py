@@ -130,7 +130,7 @@ class Consuming:
         client.cut_off.pop(message.consumer, None)
         consumer = client.consumers.pop(message.consumer, None)
         if consumer is not None:
-            hosted = self._free(consumer)
+            hosted = self._free(consumer, message.is_unseen)
             if hosted is not None:
                 self._state.look_unused(hosted)
 
@@ -144,8 +144,8 @@ class Consuming:
         state.active[number] = hosted
         state.look_unused(hosted)
 
-    def _free(self, consumer: Consumer) -> HostedQueue | None:
-        """Remove a consumer; requeue what it holds."""
+    def _free(self, consumer: Consumer, is_unseen: bool = False) -> HostedQueue | None:
+        """Remove a consumer; requeue what it holds, or put it back as it was, where nobody has seen it."""
         state, number = self._state, consumer.queue.id
         hosted = state.queues.get(number)
         if hosted is None:
@@ -153,7 +153,9 @@ class Consuming:
         hosted.consumers.leave(consumer)
         if consumer.timeouts is not None:
             consumer.timeouts.close()
-        if consumer.held:
+        if consumer.held and is_unseen:
+            consumer.queue.put_back(list(consumer.held), consumer.fresh_from)
+        elif consumer.held:
             consumer.queue.requeue(list(consumer.held))
         state.use(hosted)
         state.active[number] = hosted

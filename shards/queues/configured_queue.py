@@ -153,6 +153,12 @@ class ConfiguredQueue:
         if self._length_limit is not None:
             self._length_limit.came_back(ranges)
 
+    def put_back(self, ranges: Ranges, fresh_from: int) -> None:
+        """Make unacked messages ready again that nobody has seen since they were taken."""
+        self._levels.put_back(ranges, fresh_from)
+        if self._length_limit is not None:
+            self._length_limit.came_back(ranges)
+
     def purge(self) -> tuple[int, Steps]:
         """Remove what is ready; return how much that is, and the steps that remove it."""
         purged = self._levels.purge()

@@ -117,6 +117,11 @@ class PriorityLevels:
         for subqueue, part in self.split(ranges):
             subqueue.requeue(part)
 
+    def put_back(self, ranges: Ranges, fresh_from: int) -> None:
+        """Make unacked messages ready again that nobody has seen since they were taken."""
+        for subqueue, part in self.split(ranges):
+            subqueue.put_back(part, fresh_from)
+
     def hold(self, ranges: Ranges) -> None:
         """Hold unacked messages."""
         for subqueue, part in self.split(ranges):

@@ -147,6 +147,15 @@ class Queue(Protocol):
         """
         ...
 
+    def put_back(self, ranges: Ranges, fresh_from: int) -> None:
+        """Make unacked messages ready again that nobody has seen since they were taken: it counts for no delivery.
+
+        Args:
+            ranges: all that their consumer holds.
+            fresh_from: from this number on, they were fresh when they were taken.
+        """
+        ...
+
     def purge(self) -> tuple[int, Steps]:
         """Remove what is ready: nobody sees it from here on, and it is gone when all steps were taken.
 

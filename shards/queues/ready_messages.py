@@ -156,6 +156,21 @@ class ReadyMessages(SegmentLog):
         self._pass(first + count, batch, count)
         return first, batch
 
+    def _step_back(self, ranges: Ranges, fresh_from: int) -> tuple[int, Ranges]:
+        """Make the last of some unacked messages fresh again, as far as they were, and nothing behind them went out.
+
+        Returns:
+            How many those are, and the others.
+        """
+        start, end = ranges[-1]
+        start = max(start, fresh_from)
+        if end != self.cursor or start >= end:
+            return 0, ranges
+        self.cursor = start
+        self._reading = None
+        self.fresh += end - start
+        return end - start, [*ranges[:-1], *([(ranges[-1][0], start)] if ranges[-1][0] < start else [])]
+
     def _advance(self, end: int, durable: bool) -> None:
         """The fresh messages up to number `end` are held, wherever batches begin and end."""
         self.cursor = end

@@ -51,8 +51,7 @@ class Subqueue(ReadyMessages):
         ttl_ms: how long any message may wait here.
 
     Attributes:
-        unacked: how many are delivered, and not settled.
-        held: how many are held.
+        unacked, held: how many are delivered and not settled; how many are held.
         can_expire: whether something in it may expire.
         published, delivered, acked, redelivered: since start.
     """
@@ -218,6 +217,11 @@ class Subqueue(ReadyMessages):
         """Make unacked messages ready again, at their place."""
         for start, end in ranges:
             self.unacked -= self.returned.add(start, end)
+
+    def put_back(self, ranges: Ranges, fresh_from: int) -> None:
+        """Make unacked messages ready again that nobody has seen since they were taken."""
+        count, others = self._step_back(ranges, fresh_from)
+        self.unacked -= count + self.returned.unite(others)
 
     def purge(self) -> tuple[int, Steps]:
         """Remove what is ready: it is held at once, however much it is, and settled step by step.

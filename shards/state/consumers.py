@@ -41,12 +41,14 @@ class Consumer:
         timeouts: when what it holds is overdue, if that is limited.
         is_active: whether it is served; the others of a queue with a single active consumer wait for their turn.
         is_waiting: whether it is out of turn, because it has no credit.
+        fresh_from: what it got from this number on, it got as the first.
     """
 
     __slots__ = (
         "_room_least",
         "auto_ack",
         "exclusive",
+        "fresh_from",
         "held",
         "is_active",
         "is_asking",
@@ -93,6 +95,7 @@ class Consumer:
         self.timeouts: AckTimeouts | None = None
         self.is_active = False
         self.is_waiting = False
+        self.fresh_from = 0
 
     def credit(self) -> int:
         """Return how many messages it may get now.
@@ -282,6 +285,8 @@ class RoundRobin:
                 consumer.held.add(first, end)
             else:
                 consumer.hold(first, end, redelivered)
+            if redelivered and end > consumer.fresh_from:
+                consumer.fresh_from = end
             post(Delivered(consumer.number, first, redelivered, batch, delivery_count))
         return bool(deliveries)
 

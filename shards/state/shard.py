@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any, Final
 
 from shardmq.bus.listener import Peer, Responder
-from shardmq.bus.messages.shard import Cancelled, OutOfService, Unused
+from shardmq.bus.messages.shard import Cancelled, Gateways, OutOfService, Unused
 from shardmq.errors import NotFound, RequestError, RowDamaged, Unavailable
 from shardmq.runtime.clock import SteadyClock
 from shardmq.shards.queues.queue import Queue
@@ -140,8 +140,7 @@ class ShardState:
             self.buffer.note_damage(damage)
         self._cut_off(hosted)
         for peer in self.peers:
-            if peer.role == COORDINATOR:
-                self.say_out_of_service(peer)
+            self.say_out_of_service(peer)
 
     def _cut_off(self, hosted: HostedQueue) -> None:
         """The consumers of a queue hear that there is nothing more for them."""
@@ -182,10 +181,16 @@ class ShardState:
                     peer.post(Unused(hosted.queue.id))
 
     def say_out_of_service(self, peer: Peer) -> None:
-        """Tell a coordinator which queues it cannot delete."""
+        """Tell a coordinator which queues it cannot delete, and a gateway of which it must ask before they are used."""
         for out in self.quarantine.queues.values():
-            if out.declared is None or out.declared.durable:
+            if peer.role == GATEWAY or out.declared is None or out.declared.durable:
                 peer.post(OutOfService(out.number, out.text))
+
+    def say_gateways(self) -> None:
+        """Tell gateways how many they are: one that is alone knows of all consumers."""
+        gateways = [peer for peer in self.peers if peer.role == GATEWAY]
+        for peer in gateways:
+            peer.post(Gateways(len(gateways)))
 
     def say_unused(self, coordinator: Peer) -> None:
         """Tell a coordinator that has just called what the one before may have not heard."""

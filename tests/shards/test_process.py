@@ -22,6 +22,7 @@ from shardmq.bus.messages.shard import (
     Credit,
     Delivered,
     DropQueue,
+    Gateways,
     Get,
     Got,
     Nack,
@@ -158,6 +159,54 @@ def test_a_cancelled_consumer_keeps_what_it_holds_and_gets_no_more(shard: Shard)
     assert not [one for one in shard.inbox if isinstance(one, Delivered)]
     shard.send(Release(1))
     assert shard.ask(Call(8, Counts(1))) == [4, 0]
+
+
+def test_what_was_on_its_way_to_a_consumer_that_ended_is_put_back_as_it_was(shard: Shard) -> None:
+    shard.send(Publish((1,), run_of(0, 10)), consume(1, prefetch=6))
+    shard.delivered(6)
+    shard.send(Ack(1, [(0, 2)]), Release(1, True), Call(7, Get(2, 1, False)))
+    got = shard.expect(Got)
+    assert (got.first, got.redelivered, got.ready) == (2, False, 7)
+    shard.send(Release(2), consume(3))
+    again = [(one.redelivered, numbers([one])) for one in shard.delivered(8)]
+    assert again == [(True, [2]), (False, list(range(3, 10)))]
+
+
+def test_what_is_put_back_unseen_stays_marked_where_it_was_seen_before(shard: Shard) -> None:
+    shard.send(Publish((1,), run_of(0, 3)), consume(1))
+    shard.delivered(3)
+    shard.send(Nack(1, [(1, 2)], True))
+    shard.delivered(1)
+    shard.send(Ack(1, [(0, 1), (2, 3)]), Release(1, True), consume(2), Publish((1,), run_of(3, 1)))
+    assert [(one.redelivered, numbers([one])) for one in shard.delivered(2)] == [(True, [1]), (False, [3])]
+
+
+def test_what_is_put_back_unseen_behind_what_others_got_is_there_once(shard: Shard) -> None:
+    shard.send(Publish((1,), run_of(0, 4)), consume(1, prefetch=2))
+    shard.delivered(2)
+    shard.send(consume(2, prefetch=2))
+    shard.delivered(2)
+    shard.send(Release(1, True), consume(3))
+    assert numbers(shard.delivered(2)) == [0, 1]
+    shard.send(Ack(2, [(2, 4)]), Ack(3, [(0, 2)]))
+    assert shard.ask(Call(9, Counts(1))) == [0, 2]
+
+
+def test_what_was_put_back_is_there_after_a_crash(shard: Shard) -> None:
+    shard.send(Publish((1,), run_of(0, 10)), consume(1))
+    shard.delivered(10)
+    shard.send(Release(1, True))
+    shard.ask(Call(8, Counts(1)))
+    shard.stop(signal.SIGKILL)
+    shard.start()
+    shard.redial()
+    shard.send(consume(1))
+    assert numbers(shard.delivered(10)) == list(range(10))
+
+
+def test_gateways_hear_how_many_they_are(shard: Shard) -> None:
+    assert shard.ask(Call(8, Counts(1))) == [0, 0]
+    assert [one.count for one in shard.inbox if isinstance(one, Gateways)][-1:] == [1]
 
 
 def test_prefetch_can_be_changed(shard: Shard) -> None:

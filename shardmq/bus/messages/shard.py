@@ -39,9 +39,10 @@ class Spent(BusMessage, frozen=True, tag=49):
 
 
 class OutOfService(BusMessage, frozen=True, tag=71):
-    """Tells the coordinator that stored data of a durable queue is damaged, and in `text` what.
+    """Tells that stored data of a queue is damaged, and in `text` what.
 
-    The queue cannot be deleted until the store is repaired. Sent in every new session, and when damage is found.
+    To the coordinator, of durable queues: they cannot be deleted until the store is repaired. To gateways, of all.
+    Sent in every new session, and when damage is found.
     """
 
     queue: int
@@ -106,9 +107,15 @@ class Cancel(Request[None], frozen=True, tag=22):
 
 
 class Release(BusMessage, frozen=True, tag=23):
-    """A consumer (or basic.get client) is gone. Its unacked messages return to their places."""
+    """A consumer (or basic.get client) is gone. Its unacked messages return to their places.
+
+    Attributes:
+        consumer: its number.
+        is_unseen: whether its client has seen none of them: they were on their way when it was cancelled.
+    """
 
     consumer: int
+    is_unseen: bool = False
 
 
 class Ack(BusMessage, frozen=True, tag=24):
@@ -317,6 +324,12 @@ class Alarm(BusMessage, frozen=True, tag=47):
     text: str
 
 
+class Gateways(BusMessage, frozen=True, tag=57):
+    """Tells gateways how many of them are connected. Sent in every new session, and to all when that changes."""
+
+    count: int
+
+
 ShardRequest = (
     Consume
     | Cancel
@@ -367,6 +380,7 @@ ShardEvent = (
     | DeadLetter
     | Unused
     | Alarm
+    | Gateways
     | Refusal
     | Wanted
     | Spent

@@ -1,0 +1,150 @@
+"""Requests under way to a shard: what was asked, until when, and what becomes of it when the shard goes away."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from shardmq.bus.coordinator_link import Reply
+from shardmq.bus.dialer import Dialer
+from shardmq.bus.messages.base import Answer, Call, Refusal, Request, result_of
+from shardmq.bus.messages.reads import EndReservation
+from shardmq.bus.messages.shard import Consume, FromShard, Got, Nack
+from shardmq.errors import ReplyCode, Timeout, Unavailable, request_error
+from shardmq.limits import DECLARE_SECONDS
+
+FOREVER: Final = math.inf
+"""A consumer that runs is resumed however long its shard was away."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    message: Any
+    reply: Reply
+    deadline: float
+
+
+def _is_told_at_once(message: Any) -> bool:
+    """Whether an unknown queue is an answer: its declaration is asked for again, its reservation is over."""
+    return bool(getattr(message, "reservation", "") or getattr(message, "is_declared", type(message) is EndReservation))
+
+
+class Requests:
+    """The requests of a gateway to one shard.
+
+    Args:
+        dialer: the link to the shard.
+        name: of the shard.
+        before: called before a request is posted.
+        exists: whether the topology has a queue of that id.
+        is_wanted: whether a request that was not carried out still should be.
+    """
+
+    def __init__(
+        self,
+        dialer: Dialer[FromShard],
+        name: str,
+        before: Callable[[], None],
+        exists: Callable[[int], bool],
+        is_wanted: Callable[[Any], bool],
+    ) -> None:
+        self._dialer = dialer
+        self._name = name
+        self._before = before
+        self._exists = exists
+        self._is_wanted = is_wanted
+        self._next_number = 1
+        self._asked: dict[int, _Asked] = {}
+        self._waiting: list[_Asked] = []
+        self._early: list[_Asked] = []
+        self._given_up: dict[int, _Asked] = {}  # their answers may still come
+
+    @property
+    def starting(self) -> set[int]:
+        """The consumers that wait for the shard to be started for the first time."""
+        return {asked.message.consumer for asked in self._waiting if isinstance(asked.message, Consume)}
+
+    def ask(self, message: Request[Any], reply: Reply, seconds: float = DECLARE_SECONDS) -> None:
+        """Send a request. While the shard is away it waits; at the deadline it is refused.
+
+        What may not be repeated is refused where the shard is not there, and where it goes away before it has
+        answered. In between there is no deadline.
+
+        Args:
+            message: what is asked.
+            reply: called with the result, a Got, or a RequestError.
+            seconds: until it is given up.
+        """
+        if self._dialer.is_open:
+            self._send(_Asked(message, reply, time.monotonic() + seconds if message.may_repeat else math.inf))
+        elif message.may_repeat:
+            self._waiting.append(_Asked(message, reply, time.monotonic() + seconds))
+        else:
+            reply(Unavailable(f"{self._name} is not there now; try again"))
+
+    def _send(self, asked: _Asked) -> None:
+        number = self._next_number
+        self._next_number += 1
+        self._before()
+        self._asked[number] = asked
+        self._dialer.post(Call(number, asked.message))
+
+    def on_answer(self, message: Answer[msgspec.Raw] | Refusal | Got) -> None:
+        """Hand an answer to whoever asked."""
+        asked = self._asked.pop(message.request, None)
+        if asked is None:
+            given_up = self._given_up.pop(message.request, None)
+            if given_up is not None and isinstance(message, Got) and not given_up.message.auto_ack:
+                self._before()
+                self._dialer.post(Nack(given_up.message.consumer, [(message.first, message.first + 1)], requeue=True))
+            return
+        if isinstance(message, Refusal):
+            queue: int | None = getattr(asked.message, "queue", None)
+            is_missing = message.code == ReplyCode.NOT_FOUND and not _is_told_at_once(asked.message)
+            if is_missing and queue is not None and self._exists(queue):
+                # The shard is back, and the coordinator has not yet told it of the queues that are not durable.
+                self._early.append(asked)
+                return
+            asked.reply(request_error(message.code, message.text))
+        else:
+            asked.reply(message if isinstance(message, Got) else result_of(asked.message, message))
+
+    def tick(self, now: float) -> None:
+        """Give up requests whose time is over, and ask again for what came too early."""
+        late = [number for number, asked in self._asked.items() if asked.deadline < now]
+        self._given_up.update((number, self._asked[number]) for number in late)
+        overdue = [self._asked.pop(number) for number in late]
+        overdue += [asked for asked in self._waiting if asked.deadline < now]
+        self._waiting = [asked for asked in self._waiting if asked.deadline >= now]
+        early, self._early = self._early, []
+        for asked in early:
+            if asked.deadline < now:
+                overdue.append(asked)
+            elif self._is_wanted(asked.message):
+                self._send(asked)
+        for asked in overdue:
+            asked.reply(Unavailable(f"{self._name} did not answer in time; see `shardmq status`, then try again"))
+
+    def opened(self) -> None:
+        """Send what has waited for the shard."""
+        waiting, self._waiting = self._waiting, []
+        for asked in waiting:
+            if self._is_wanted(asked.message):
+                self._send(asked)
+
+    def lost(self, reason: str) -> None:
+        """Have requests wait for the shard to be back, and refuse those that may not be repeated."""
+        asked, self._asked = self._asked, {}
+        early, self._early = self._early, []
+        # Nearly every request may be asked twice; their deadlines stand. Consumers are resumed anew.
+        self._waiting += [each for each in (*early, *asked.values()) if each.deadline < FOREVER]
+        for each in [each for each in asked.values() if not each.message.may_repeat]:
+            each.reply(
+                Timeout(
+                    f"{self._name} went away before it answered: it was done or not, which is not certain ({reason})"
+                )
+            )
+        self._given_up.clear()
