@@ -36,6 +36,24 @@ def test_nobody_publishes_in_anothers_name(channel: shardmq.Channel, queue: str)
     assert bodies(channel, queue) == [b"signed"]
 
 
+def test_alternating_priorities_keep_one_order_in_a_plain_queue_and_one_each_where_they_count(
+    channel: shardmq.Channel, queue: str
+) -> None:
+    channel.queue_declare("urgent", arguments={"x-max-priority": 3}, durable=True)
+    turns = [shardmq.Properties(priority=priority) for priority in range(4)]
+    try:
+        for name in (queue, "urgent"):
+            with channel.publisher() as publisher:
+                for number in range(2000):
+                    publisher.publish("", name, b"%d" % number, turns[number % 4])
+        assert [int(body) for body in bodies(channel, queue)] == list(range(2000))
+        assert [int(body) for body in bodies(channel, "urgent")] == sorted(
+            range(2000), key=lambda number: (-(number % 4), number)
+        )
+    finally:
+        channel.queue_delete("urgent")
+
+
 def test_unconfirmed_publishes_are_sent_again_and_stored_once(start_broker: StartBroker) -> None:
     broker = start_broker(shards=2)
     with shardmq.connect(broker.url) as connection:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from shardmq.client.aio.transport import Transport
@@ -136,10 +137,11 @@ class Publisher:
         """
         collecting = self._collecting
         filling = collecting.filling
+        head = None
         if mandatory or delay_ms or self._producer or sequence is not None:
             filling = self._special(exchange, routing_key, properties, mandatory, delay_ms, sequence)
         elif filling.plain is not properties or filling.routing_key != routing_key or filling.exchange != exchange:
-            filling = self._turn_to(exchange, routing_key, properties, NO_EXTRAS)
+            filling, head = self._turn_to(exchange, routing_key, properties, NO_EXTRAS)
         if type(body) is not bytes or len(body) > filling.body_max:
             filling.check(body)
         count = collecting.aside + len(filling.bodies) + 1
@@ -149,7 +151,7 @@ class Publisher:
                 filling = self._special(exchange, routing_key, properties, mandatory, delay_ms, sequence)
         if self._is_closed or self._channel.fault is not None:
             self._check()
-        filling.bodies.append(body)
+        filling.bodies.append(body if head is None else (head, body))
         filling.size += len(body)
         if filling is not collecting.filling:  # another task turned to a new one while this one waited
             self._send_batches(collecting.sweep(filling))
@@ -246,14 +248,20 @@ class Publisher:
         like = replace(extras, sequence=filling.extras.sequence) if self._producer else extras
         is_next = not self._producer or collecting.next_sequence() == sequence
         if not is_next or not filling.is_like(exchange, routing_key, properties, like):
-            return self._turn_to(exchange, routing_key, properties, extras)
+            return self._turn_to(exchange, routing_key, properties, extras)[0]
         return filling
 
     def _turn_to(
         self, exchange: str, routing_key: str, properties: Properties | None, extras: PublishOptions
-    ) -> BatchBuilder:
-        self._collecting.turn_to(exchange, routing_key, properties, extras)
-        return self._collecting.filling
+    ) -> tuple[BatchBuilder, Raw | None]:
+        """The batch that a message joins, and its encoded properties, where its body is to wait with them."""
+        filling = self._collecting.filling
+        if filling.heads and filling.routing_key == routing_key and filling.exchange == exchange:
+            head = filling.heads.get(id(properties))
+            if head is not None and extras is NO_EXTRAS:
+                return filling, head
+        head = self._collecting.turn_to(exchange, routing_key, properties, extras)
+        return self._collecting.filling, head
 
     def _send(self) -> None:
         """Send what is being collected, without waiting for it to be confirmed."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Final, Self
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from shardmq.client.core.batching import (
@@ -131,15 +132,16 @@ class Publisher:
         """
         collecting = self._collecting
         filling = collecting.filling
+        head = None
         if mandatory or delay_ms or sequence is not None:
             if sequence is not None:
                 self._publish_numbered(exchange, routing_key, body, properties, mandatory, delay_ms, sequence)
                 return
             extras = PublishOptions(mandatory, delay_ms)
             if not filling.is_like(exchange, routing_key, properties, extras):
-                filling = self._turn_to(exchange, routing_key, properties, extras)
+                filling, _ = self._turn_to(exchange, routing_key, properties, extras)
         elif filling.plain is not properties or filling.routing_key != routing_key or filling.exchange != exchange:
-            filling = self._turn_to(exchange, routing_key, properties, NO_EXTRAS)
+            filling, head = self._turn_to(exchange, routing_key, properties, NO_EXTRAS)
         if type(body) is not bytes or len(body) > filling.body_max:
             filling.check(body)
         bodies = filling.bodies
@@ -148,7 +150,7 @@ class Publisher:
             self._wait_for_window()
         if self._is_closed or self._channel.fault is not None:
             self._check()
-        bodies.append(body)
+        bodies.append(body if head is None else (head, body))
         filling.size += len(body)
         if filling is not collecting.filling:
             with self._lock:
@@ -235,11 +237,17 @@ class Publisher:
 
     def _turn_to(
         self, exchange: str, routing_key: str, properties: Properties | None, extras: PublishOptions
-    ) -> BatchBuilder:
+    ) -> tuple[BatchBuilder, Raw | None]:
+        """The batch that a message joins, and its encoded properties, where its body is to wait with them."""
+        filling = self._collecting.filling
+        if filling.heads and filling.routing_key == routing_key and filling.exchange == exchange:
+            head = filling.heads.get(id(properties))
+            if head is not None and extras is NO_EXTRAS:
+                return filling, head
         check_sequence(self._producer, None)
         with self._lock:
-            self._collecting.turn_to(exchange, routing_key, properties, extras)
-            return self._collecting.filling
+            head = self._collecting.turn_to(exchange, routing_key, properties, extras)
+            return self._collecting.filling, head
 
     def _publish_numbered(
         self,

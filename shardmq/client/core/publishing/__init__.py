@@ -1,5 +1,6 @@
 """Single publishes until they are sent as batches.
 
 builder.py    Messages that share exchange, routing key and properties.
+mixed.py      Messages whose properties alternate.
 collector.py  What a publisher collects: side by side for queues by their names, in order for all else.
 """

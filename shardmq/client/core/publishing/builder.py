@@ -1,7 +1,9 @@
 """Messages waiting to be sent that share exchange, routing key and properties."""
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, cast
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from shardmq.client.core.batching import (
@@ -19,7 +21,11 @@ from shardmq.limits import MESSAGE_BYTES_MAX
 from shardmq.message import record as records
 from shardmq.message.properties import Properties
 
+Content = bytes | tuple[Raw, bytes]
+"""A body that waits, alone or behind its encoded properties."""
+
 _SPECIAL: Final = object()
+_NO_HEADS: Final[dict[int, Raw]] = {}
 
 
 class BatchBuilder:
@@ -33,6 +39,7 @@ class BatchBuilder:
         extras: of them.
         flags: of them.
         numbering: who numbers them where they have no producer.
+        heads: the encoded properties that a body is to wait with, by the identity of its properties; of none here.
         bodies: their bodies, as they are: packed together they take half the time of one by one.
         counted: how many of the bodies are counted by the collector.
         size: bytes of bodies that are not; where several threads add, about.
@@ -49,6 +56,7 @@ class BatchBuilder:
         "exchange",
         "extras",
         "flags",
+        "heads",
         "numbering",
         "packed",
         "packed_bytes",
@@ -74,7 +82,8 @@ class BatchBuilder:
         self.extras = extras
         self.flags = flags_of(properties, extras.mandatory)
         self.numbering = extras.producer or numbering_of(exchange, properties)
-        self.bodies: list[bytes] = []
+        self.heads = _NO_HEADS
+        self.bodies: list[Content] = []
         self.counted = 0
         self.size = 0
         self.body_max = body_max
@@ -117,15 +126,23 @@ class BatchBuilder:
         self.packed_bytes, other.packed_bytes = other.packed_bytes, 0
         self.packed_count, other.packed_count = other.packed_count, 0
 
-    def pack(self, bodies: list[bytes]) -> None:
+    def pack(self, bodies: list[Content]) -> None:
         """Pack some of its bodies."""
+        plain = cast("list[bytes]", bodies)
         properties = self.properties
-        packed = records.pack(properties, bodies[0]) if len(bodies) == 1 else records.pack_many(bodies, properties)
+        packed = records.pack(properties, plain[0]) if len(plain) == 1 else records.pack_many(plain, properties)
+        self._add_packed(packed, len(plain))
+
+    def _add_packed(self, packed: bytes, count: int) -> None:
         self.packed.append(packed)
         self.packed_bytes += len(packed)
-        self.packed_count += len(bodies)
+        self.packed_count += count
 
-    def take(self) -> list[bytes]:
+    def parts(self, bodies: list[Content]) -> Iterable[list[Content]]:
+        """Cut bodies into batches."""
+        return cast("Iterable[list[Content]]", parts_of(cast("list[bytes]", bodies), self.beside))
+
+    def take(self) -> list[Content]:
         """Take all bodies; what another thread adds meanwhile stays."""
         bodies = self.bodies
         count = len(bodies)
@@ -138,7 +155,7 @@ class BatchBuilder:
         """Take everything, as batches."""
         bodies = self.take()
         batches: list[PublishBatch] = []
-        for index, part in enumerate(parts_of(bodies, self.beside) if bodies else ()):
+        for index, part in enumerate(self.parts(bodies) if bodies else ()):
             if index:
                 batches.append(self._batch())
             self.pack(part)

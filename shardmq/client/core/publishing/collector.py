@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Final
 
+from msgspec import Raw
+
 from shardmq.client.core.batching import (
     BATCH_BYTES,
     BATCH_RECORDS,
@@ -14,6 +16,7 @@ from shardmq.client.core.batching import (
     window_of,
 )
 from shardmq.client.core.publishing.builder import BatchBuilder
+from shardmq.client.core.publishing.mixed import MixedBuilder
 from shardmq.client.core.validation import check_delay, check_names
 from shardmq.limits import MESSAGE_BYTES_MAX
 from shardmq.message.properties import Properties
@@ -24,6 +27,9 @@ broker 15 µs, one of eight 20."""
 
 SENT_BATCHES_MAX: Final = 16
 """What is collected for many queues is sent when it has as many messages, or bytes, as so many batches may have."""
+
+UNMIXED_RECORDS: Final = 8
+"""As many neighbours with the same properties are packed together."""
 
 BUILDERS_MAX: Final = 4096
 """Routing keys whose builders a publisher remembers; past it, all of them are forgotten."""
@@ -101,8 +107,8 @@ class BatchCollector:
 
     def turn_to(
         self, exchange: str, routing_key: str, properties: Properties | None, extras: PublishOptions = NO_EXTRAS
-    ) -> None:
-        """Collect messages published like that from now on.
+    ) -> Raw | None:
+        """Collect messages published like that from now on; returns their properties encoded, if bodies wait so.
 
         Raises:
             TypeError, InvalidRequest: a name or the properties cannot be; nothing has changed then.
@@ -110,15 +116,20 @@ class BatchCollector:
         """
         old = self.filling
         known = None if exchange else self._builders.get(routing_key)
+        head = None
         if known is not None and known.properties is properties and known.extras == extras:
             new = known
             new.body_max = self._body_max()
         else:
             check_properties(properties)
-            new = BatchBuilder(exchange, routing_key, properties, extras, self._body_max())
-            if not new.continues(old):
-                check_names(exchange=exchange, routing_key=routing_key)
-                check_delay(extras.delay_ms)
+            before = old if known is None else known
+            if type(before) is MixedBuilder and before.takes(routing_key, exchange, properties, extras):
+                new = known = before
+                new.body_max = self._body_max()
+            else:
+                new = self._new(before, exchange, routing_key, properties, extras)
+            if type(new) is MixedBuilder:
+                head = new.head_of(properties)
         self._set_aside(old)
         if new is not known:
             self._replace(known, new)
@@ -128,6 +139,25 @@ class BatchCollector:
         if new not in self._growing:
             self._growing[new] = None
             self._set_limits()
+        return head
+
+    def _new(
+        self,
+        before: BatchBuilder,
+        exchange: str,
+        routing_key: str,
+        properties: Properties | None,
+        extras: PublishOptions,
+    ) -> BatchBuilder:
+        """A builder for messages published like that: a mixed one where properties change after a few messages."""
+        new = BatchBuilder(exchange, routing_key, properties, extras, self._body_max())
+        if not new.continues(before):
+            if not new.continues(self.filling):
+                check_names(exchange=exchange, routing_key=routing_key)
+                check_delay(extras.delay_ms)
+        elif extras == NO_EXTRAS and len(before.bodies) < UNMIXED_RECORDS:
+            return MixedBuilder(new)
+        return new
 
     def _replace(self, known: BatchBuilder | None, new: BatchBuilder) -> None:
         """Begin to collect with a new builder; `known` is the one of its queue, if there is one."""

@@ -42,11 +42,12 @@ ANY = st.lists(
 
 def add(collecting: BatchCollector, published: Published, body: bytes) -> None:
     filling = collecting.filling
+    head = None
     if not filling.is_like(*published):
-        collecting.turn_to(*published)
+        head = collecting.turn_to(*published)
         filling = collecting.filling
     filling.check(body)
-    filling.bodies.append(body)
+    filling.bodies.append(body if head is None else (head, body))
     filling.size += len(body)
 
 
