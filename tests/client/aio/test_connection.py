@@ -13,7 +13,8 @@ import uvloop
 import shardmq
 from shardmq import errors
 from shardmq.cmd.run.broker import Broker
-from shardmq.protocol.native.operations.basic import BasicPublish
+from shardmq.message.record import pack
+from shardmq.protocol.native.operations.basic import BasicAck, BasicConsume, BasicDeliver, BasicPublish
 from shardmq.protocol.native.operations.connection import ChannelOpen, ConnectionClose, ConnectionOpen, Ok
 from shardmq.protocol.native.operations.topology import QueueDeclare
 from tests.client.peers import Conversation, Script
@@ -73,6 +74,38 @@ def test_the_verbs_are_the_same(broker: Broker, run: Run) -> None:
             await channel.close()
 
     run(main())
+
+
+def test_what_many_consumers_of_a_channel_ack_travels_together(peer: Peer, run: Run) -> None:
+    acked: list[Any] = []
+
+    def script(talk: Conversation) -> None:
+        talk.open()
+        asked = [talk.next(BasicConsume) for _ in range(3)]
+        for place, consume in enumerate(asked):
+            talk.answer(consume, {"consumer": f"c{place}"})
+        record = pack(None, b"x")
+        talk.send(
+            *[BasicDeliver(1, f"c{place}", place + 1, False, "", "q", 1, 0, 1, 1, 1, record) for place in range(3)]
+        )
+        acked.append(talk.next(BasicAck).tags)
+        talk.read_to_end()
+
+    async def main() -> None:
+        async with shardmq.aio.connect(peer(script), recovery=None) as connection:
+            channel = await connection.channel()
+
+            async def consume(queue: str) -> None:
+                async for batch in channel.consume_batches(queue):
+                    batch.ack()
+
+            consumers = [asyncio.create_task(consume(f"q{place}")) for place in range(3)]
+            while not acked:
+                await asyncio.wait(consumers, timeout=0.01)
+        await asyncio.gather(*consumers, return_exceptions=True)
+
+    run(main())
+    assert acked == [[(1, 3)]]
 
 
 @pytest.mark.parametrize("is_open", [True, False], ids=["open", "opening"])
