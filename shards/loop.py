@@ -237,6 +237,8 @@ class ShardLoop:
                 self._alarm(peer, mark)
         if not self._copies.is_copying:
             self._store.give_back(now, room, self._watermarks.is_pressed)
+        for peer, client in self._state.peers.items():
+            client.common.tick(peer.post)
         for peer, lost in self._listener.tick(time.monotonic()):
             self._lost(peer, lost)
         self._waiting.look(now)
@@ -308,7 +310,8 @@ class ShardLoop:
         self._finish(collect=False)
 
     def _opened(self, peer: Peer, _: LinkOpened) -> None:
-        self._state.peers.setdefault(peer, PeerState())  # a caller that calls twice is told of twice
+        client = self._state.peers.setdefault(peer, PeerState())  # a caller that calls twice is told of twice
+        peer.shorten = client.common.shorten
         if peer.role == COORDINATOR:
             self._enrolment.opened(peer)
             self._state.say_unused(peer)

@@ -104,7 +104,10 @@ class Outbox(ClientConnection):
         """Send messages to a consumer, as `Front.send_delivery` has them."""
         lists, bodies = to_amqp(batch, deliveries)
         envelope = encoder.envelope(channel, consumer, redelivered, batch.exchange, batch.routing_key)
-        self.send_frame(encoder.deliveries(envelope, tag, lists, bodies, self._frame_max))
+        if len(batch.records) > batch.count * encoder.ALIKE_BYTES_MAX:
+            self.send_pieces(encoder.delivery_pieces(envelope, tag, lists, bodies, self._frame_max))
+        else:
+            self.send_frame(encoder.deliveries(envelope, tag, lists, bodies, self._frame_max))
 
     def delivery_bytes(self, consumer: str) -> int:
         """What each message for a consumer takes beside its record and names."""

@@ -5,6 +5,7 @@ requests.py        Requests under way to a shard: what was asked, until when.
 publish_window.py  Publishes on their way to a shard: batches that are growing, confirms that are due.
 publish_plan.py    How publishes go to a shard, and the record batches that they grow into.
 fan_out.py         Confirms of a publish that went to several shards, joined.
+common_deliveries.py  What a shard sends once for many consumers.
 consumer.py        A consumer, as its shard link knows it.
 command_pacing.py  Commands of one connection, on their way to the coordinator: so many at a time, the others wait
                    here in their order.

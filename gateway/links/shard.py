@@ -31,6 +31,7 @@ from shardmq.bus.messages.shard import (
     Wanted,
 )
 from shardmq.errors import ReplyCode, RequestError, Unavailable
+from shardmq.gateway.links.common_deliveries import CommonDeliveries
 from shardmq.gateway.links.consumer import Consumer, Receiver
 from shardmq.gateway.links.publish_window import PublishWindow
 from shardmq.gateway.links.requests import FOREVER, Requests
@@ -98,10 +99,12 @@ class ShardLink:
         self._is_urgent = False  # what waits is to be sent, though the shard has publishes to answer
         requests = self._requests = Requests(dialer, name, self._before_request, exists, self._is_wanted)
         self.ask = requests.ask
+        self._common = CommonDeliveries(self._on_delivered)
         self._handlers: dict[type, Callable[[Any], None]] = {
             Confirmed: self._on_confirmed,
             PublishRefusal: self.confirms.on_refusal,
             Delivered: self._on_delivered,
+            **self._common.handlers,
             Answer: requests.on_answer,
             Got: requests.on_answer,
             Refusal: requests.on_answer,
@@ -328,6 +331,7 @@ class ShardLink:
         self.knows_all = False
         self._out_of_service.clear()
         self._alarms.forget(self.name)
+        self._common.clear()
         self.confirms.lost(
             f"{self.name} went away before it confirmed: stored or not is not certain; publish again ({lost.reason})"
         )

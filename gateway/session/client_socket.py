@@ -34,6 +34,9 @@ SINCE_DATA_CAME: Final = struct.Struct("=52xI")
 MUCH_BYTES: Final = 1 << 20
 """More than that is not put together to be written as one piece: to copy it takes longer than writing in pieces."""
 
+LARGE_PIECE_BYTES: Final = 2 << 10
+"""Pieces that have more on average are not put together either."""
+
 READ_BUFFER: Final = memoryview(bytearray(256 << 10))
 """One for all connections: what is read into it is taken out before the loop reads again. A new one for each read costs
 page faults (0.1 µs a message in bulk), one for each connection memory."""
@@ -89,7 +92,7 @@ class ClientSocket(asyncio.BufferedProtocol):
     def __init__(self, state: GatewayState) -> None:
         self.state = state
         self._transport: asyncio.Transport
-        self._out: list[bytes] = []
+        self._out: list[bytes | memoryview] = []
         self._out_bytes = 0
         self._confirming: list[ConfirmingChannel] = []
         self._held_bytes = 0
@@ -182,6 +185,17 @@ class ClientSocket(asyncio.BufferedProtocol):
         if self._out_bytes > UNREAD_BYTES_MAX:
             self.is_unread = True
 
+    def send_pieces(self, pieces: list[bytes | memoryview]) -> None:
+        """Queue frames in pieces, one behind the other, for the end of the pass."""
+        if self._is_finished:
+            return
+        if not self._out:
+            self.state.write_due(self)
+        self._out += pieces
+        self._out_bytes += sum(map(len, pieces))
+        if self._out_bytes > UNREAD_BYTES_MAX:
+            self.is_unread = True
+
     def confirms_due(self, channel: ConfirmingChannel) -> None:
         """Collect a channel's confirms at the end of the pass."""
         if self.is_closing:
@@ -197,7 +211,7 @@ class ClientSocket(asyncio.BufferedProtocol):
             self.send_frame(self.encode_confirms(channel))
 
     def flush(self) -> None:
-        """Write what is queued, as one piece."""
+        """Write what is queued: as one piece, unless that would be to copy much."""
         if self._confirming:
             confirming, self._confirming = self._confirming, []
             self._out += [self.encode_confirms(channel) for channel in confirming]
@@ -207,7 +221,7 @@ class ClientSocket(asyncio.BufferedProtocol):
             return
         out, size = self._out, self._out_bytes
         self._out, self._out_bytes = [], 0
-        if size > MUCH_BYTES and len(out) > 1:
+        if len(out) > 1 and (size > MUCH_BYTES or size > len(out) * LARGE_PIECE_BYTES):
             self._sent_at = time.monotonic()
             self._transport.writelines(out)
         elif data := out[0] if len(out) == 1 else b"".join(out):  # where nobody asked for confirms there is none

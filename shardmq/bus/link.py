@@ -32,7 +32,7 @@ from shardmq.bus.messages.base import BusMessage, Hello, Ping, Reset, Welcome
 from shardmq.errors import StartupRefused
 from shardmq.limits import LINK_PING_SECONDS, LINK_SILENCE_SECONDS
 
-BUS_PROTOCOL: Final = 3
+BUS_PROTOCOL: Final = 4
 """Sent in Hello. A listener opens sessions only with dialers of its own version."""
 
 ENVELOPES_PER_RECEIVE: Final = 64
@@ -76,6 +76,15 @@ class LinkLost:
     reason: str
 
 
+Shorten = Callable[[list[BusMessage]], list[BusMessage]]
+"""Says the messages of an envelope in fewer bytes."""
+
+
+def as_they_are(messages: list[BusMessage]) -> list[BusMessage]:
+    """Shorten nothing."""
+    return messages
+
+
 class LinkState:
     """One end of a session: envelope numbers, times of the last traffic, messages waiting to be sent."""
 
@@ -89,8 +98,13 @@ class LinkState:
         self.sent_at = now
         self.outbox: list[BusMessage] = []
 
-    def envelopes(self, now: float) -> Iterator[bytes]:
-        """Yield the waiting messages as envelopes ready to send."""
+    def envelopes(self, now: float, shorten: Shorten = as_they_are) -> Iterator[bytes]:
+        """Yield the waiting messages as envelopes ready to send.
+
+        Args:
+            now: monotonic seconds.
+            shorten: called with the messages of an envelope; returns those that say the same in fewer bytes.
+        """
         outbox = self.outbox
         if not outbox:
             return
@@ -98,7 +112,7 @@ class LinkState:
         self.sent_at = now
         for part in _portions(outbox):
             self.sent += 1
-            yield encode((self.number, self.sent, part))
+            yield encode((self.number, self.sent, shorten(part)))
 
     def ping_due(self, now: float) -> bool:
         """Whether nothing was sent for so long that a ping is due."""

@@ -19,6 +19,8 @@ from shardmq.bus.link import (
     LinkLost,
     LinkOpened,
     LinkState,
+    Shorten,
+    as_they_are,
     attach,
     encode,
     envelope_decoder,
@@ -34,14 +36,19 @@ _log = logging.getLogger(__name__)
 
 
 class Peer:
-    """A caller during one session."""
+    """A caller during one session.
 
-    __slots__ = ("_session", "identity", "name", "role")
+    Attributes:
+        shorten: says the messages of an envelope in fewer bytes; the listener's owner may set it.
+    """
+
+    __slots__ = ("_session", "identity", "name", "role", "shorten")
 
     def __init__(self, identity: bytes, session: LinkState, hello: Hello) -> None:
         self.identity = identity
         self.role = hello.role
         self.name = hello.name
+        self.shorten: Shorten = as_they_are
         self._session = session
 
     def __repr__(self) -> str:
@@ -133,7 +140,7 @@ class Listener(Generic[Incoming]):
             return False
         now = time.monotonic()
         for peer in peers:
-            for envelope in peer._session.envelopes(now):
+            for envelope in peer._session.envelopes(now, peer.shorten):
                 if not self._send(peer.identity, envelope):
                     self._lose(peer, "the peer is not connected")
                     break

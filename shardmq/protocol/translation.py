@@ -27,6 +27,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from shardmq.message.batch_parts import Contents, contents_of
 from shardmq.message.properties import Properties
 from shardmq.message.record import (
     pack_packed,
@@ -70,14 +71,15 @@ def to_amqp(batch: RecordBatch, deliveries: int = 0) -> tuple[Sequence[bytes], S
         batch: from either protocol.
         deliveries: how often its messages were delivered before, in queues that count it.
     """
-    if batch.flags & AMQP:
-        lists, bodies = unpack(batch.records, batch.count)
-    else:
-        lists, bodies = _translated(batch)
+    lists, bodies = _contents(batch) if type(batch) is RecordBatch else contents_of(batch, _contents)
     if deliveries:
         counted = {raw: _counted(raw, deliveries) for raw in set(lists)}
         lists = [counted[raw] for raw in lists]
     return lists, bodies
+
+
+def _contents(batch: RecordBatch) -> Contents:
+    return unpack(batch.records, batch.count) if batch.flags & AMQP else _translated(batch)
 
 
 def _translated(batch: RecordBatch) -> tuple[Sequence[bytes], Sequence[bytes]]:

@@ -174,7 +174,7 @@ class Subqueue(ReadyMessages):
                 count = min(count, slicer.fitting(batch, place, room)) or (alone and not deliveries)
                 if not count:
                     break
-                piece = slicer.cut(batch, place, place + count)
+                piece = slicer.view(batch, place, place + count)
             if redelivered:
                 returned.remove(first, first + count)
                 self.redelivered += count

@@ -65,6 +65,27 @@ class SharedBatch(RecordBatch, dict=True, gc=True):
         """Return how many bytes the body has."""
         return cast(int, self.__dict__["body_bytes"])
 
+    @property
+    def source(self) -> "SharedBatch":
+        """Return the batch that this one is a view of, or itself."""
+        return cast(SharedBatch, self.__dict__.get("source", self))
+
+    def view(self, start: int, count: int, begin: int, size: int) -> "SharedBatch":
+        """Return some of its messages as a batch that is delivered, and not kept: its records are a view of these.
+
+        Args:
+            start: place of the first message.
+            count: how many.
+            begin: offset of the first record, in bytes.
+            size: of the records, in bytes.
+        """
+        records = cast(bytes, memoryview(self.records)[begin : begin + size])
+        view = shared_batch(with_records(self, self.flags, records), self.body, self.begin + begin, self.body_bytes)
+        view.serial += start
+        view.count = count
+        view.__dict__["source"] = self.source
+        return view
+
 
 def shared_batch(batch: RecordBatch, body: int, begin: int, body_bytes: int) -> SharedBatch:
     """Return a batch as one whose records are, or are a part of, a shared body.

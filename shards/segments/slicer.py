@@ -3,6 +3,7 @@
 from bisect import bisect_right
 
 from shardmq.message.record_batch import RecordBatch, record_ends
+from shardmq.shards.segments.shared_batch import SharedBatch
 
 
 class BatchSlicer:
@@ -38,6 +39,17 @@ class BatchSlicer:
             batch.priority,
             batch.ttl_ms,
         )
+        if stop == batch.count:
+            self.forget()
+        return piece
+
+    def view(self, batch: RecordBatch, start: int, stop: int) -> RecordBatch:
+        """Messages [start, stop) of a batch, to be delivered and not kept: what is shared is not copied."""
+        if type(batch) is not SharedBatch or (start == 0 and stop == batch.count):
+            return self.cut(batch, start, stop)
+        offsets = self._offsets(batch)
+        begin = offsets[start - 1] if start else 0
+        piece = batch.view(start, stop - start, begin, offsets[stop - 1] - begin)
         if stop == batch.count:
             self.forget()
         return piece

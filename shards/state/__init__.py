@@ -3,6 +3,7 @@
 shard.py          The queues, the sessions of peers, what is active in this pass.
 hosted_queue.py   A queue with all that belongs to it here: consumers, producers, delays, expiry.
 consumers.py      Consumers, their credit, and round-robin between them.
+common_deliveries.py  What each gateway has of the records that several deliveries share.
 ack_timeouts.py   Deliveries that are unsettled for too long.
 deduplication.py  Which sequence numbers of each producer a queue has.
 attempts.py       What an attempt of a transaction has staged.

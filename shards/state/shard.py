@@ -9,6 +9,7 @@ from shardmq.errors import NotFound, RequestError, RowDamaged, Unavailable
 from shardmq.runtime.clock import SteadyClock
 from shardmq.shards.queues.queue import Queue
 from shardmq.shards.segments.slicer import BatchSlicer
+from shardmq.shards.state.common_deliveries import CommonDeliveries
 from shardmq.shards.state.consumers import Consumer
 from shardmq.shards.state.hosted_queue import HostedQueue
 from shardmq.shards.state.quarantine import Quarantine
@@ -29,14 +30,16 @@ class PeerState:
         published: how many publishes it sent.
         consumers: its consumers, by number.
         cut_off: consumers whose queue went out of service, with that queue's id.
+        common: what it has of the records that several deliveries share.
     """
 
-    __slots__ = ("consumers", "cut_off", "published")
+    __slots__ = ("common", "consumers", "cut_off", "published")
 
     def __init__(self) -> None:
         self.published = 0
         self.consumers: dict[int, Consumer] = {}
         self.cut_off: dict[int, int] = {}
+        self.common = CommonDeliveries()
 
 
 class ShardState:

@@ -24,6 +24,7 @@ from shardmq.limits import DELIVERY_WINDOW_BYTES
 from shardmq.message.record import pack_many, unpack
 from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.entities import Queue
+from tests.shards.heard import Heard
 from tests.warm import warm_process
 
 T = TypeVar("T")
@@ -53,6 +54,7 @@ class Shard:
         self.address = f"ipc://{folder}/s"
         self.context = context()
         self.inbox: list[Any] = []
+        self.heard: dict[Dialer[Any], Heard] = {}
         self.start()
         try:
             enroll(self.context, self.address)
@@ -95,7 +97,7 @@ class Shard:
 
     def poll(self, dialer: "Dialer[Any]") -> None:
         Poller([dialer.socket]).wait(0.02)
-        self.inbox += dialer.receive()
+        self.inbox += self.heard.setdefault(dialer, Heard()).whole(dialer.receive())
         self.inbox += dialer.tick(time.monotonic())
 
     def expect(self, kind: type[T], wanted: Callable[[T], bool] = lambda _: True, dialer: Any = None) -> T:

@@ -27,6 +27,7 @@ from shardmq.shards.loop import ShardLoop
 from shardmq.shards.storage.store import Store
 from shardmq.topology.entities import Queue
 from tests.shards.driver import BROKER, HEARD, consume, enroll, numbers
+from tests.shards.heard import Heard
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
@@ -46,6 +47,7 @@ class Inside:
         self.memory_bytes = memory_bytes
         self.context = context()
         self.inbox: list[Any] = []
+        self.heard = Heard()
         self.passes = 0
         self.after_pass: Callable[[], None] = lambda: None
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -65,7 +67,7 @@ class Inside:
     def turn(self) -> None:
         """Whatever has come makes a pass; so does what the shard wants to do by itself."""
         self._turn()
-        self.inbox += self.dialer.receive()
+        self.inbox += self.heard.whole(self.dialer.receive())
         self.inbox += self.dialer.tick(time.monotonic())
 
     def _turn(self) -> None:

@@ -10,6 +10,7 @@ are half-open, [first, end).
 
 base.py           The base of bus messages; opening a link, requests, answers, refusals, inspection.
 shard.py          To and from shards.
+deliveries.py     Deliveries of which many have the same messages.
 reads.py          Looking at a queue, reading it in parallel, reserving its messages.
 dead_letters.py   Dead letters on their way from a shard to a gateway.
 coordinator.py    To and from the coordinator.

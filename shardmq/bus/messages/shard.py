@@ -6,6 +6,7 @@ import msgspec
 
 from shardmq.bus.messages.base import Answer, BusMessage, Call, Inspect, Refusal, Request
 from shardmq.bus.messages.dead_letters import DeadLetter, DeadLetterAccepted, DeadLetterRefused, Gone
+from shardmq.bus.messages.deliveries import CommonDelivery, CommonForgotten, DeliveredPart
 from shardmq.bus.messages.reads import EndReservation, Peek, Read, Reserve, Slices
 from shardmq.bus.messages.stores import Copy, Copying, Enroll, Expel, Hold, Identity
 from shardmq.message.record_batch import RecordBatch
@@ -375,6 +376,9 @@ ShardEvent = (
     | Confirmed
     | PublishRefusal
     | Delivered
+    | CommonDelivery
+    | CommonForgotten
+    | DeliveredPart
     | Got
     | Cancelled
     | DeadLetter

@@ -41,6 +41,30 @@ def test_messages_that_differ() -> None:
     assert together(7, lists, bodies) == one_by_one(7, lists, bodies)
 
 
+def in_pieces(tag: int, lists: list[bytes], bodies: list[bytes]) -> bytes:
+    return b"".join(encoder.delivery_pieces(encoder.envelope(3, "c", True, "e", "k.ü"), tag, lists, bodies, FRAME_MAX))
+
+
+@pytest.mark.parametrize("size", [1, 4097, 4992, 4993, 20_000])
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_pieces_of_messages_are_their_frames(size: int, count: int) -> None:
+    lists, bodies = [PERSISTENT_LIST] * count, [bytes((number,)) * size for number in range(count)]
+    assert in_pieces(2**32 - 2, lists, bodies) == one_by_one(2**32 - 2, lists, bodies)
+    lists[-1], bodies[0] = b"\x80\0\3a/b", b""
+    assert in_pieces(5, lists, bodies) == one_by_one(5, lists, bodies)
+
+
+def test_pieces_have_large_bodies_without_copying_them() -> None:
+    body = b"x" * 4500
+    assert len([piece for piece in in_pieces_of([body] * 3) if piece is body]) == 3
+
+
+def in_pieces_of(bodies: list[bytes]) -> list[bytes | memoryview]:
+    return encoder.delivery_pieces(
+        encoder.envelope(3, "c", False, "e", "k"), 1, [PERSISTENT_LIST] * len(bodies), bodies, FRAME_MAX
+    )
+
+
 def test_a_consumer_tag_may_be_any_text() -> None:
     tag = "ü" * 127
     assert together(1, [b"\0\0"], [b"x"], tag) == one_by_one(1, [b"\0\0"], [b"x"], tag)
