@@ -9,7 +9,7 @@ from shardmq.bus.messages.base import BusMessage
 from shardmq.message.batch_parts import CommonBatch
 
 
-class CommonDelivery(BusMessage, frozen=True, tag=57):
+class CommonDelivery(BusMessage, frozen=True, tag=84):
     """Messages that deliveries behind it have, in this session, until a CommonForgotten names it.
 
     Attributes:
@@ -21,13 +21,13 @@ class CommonDelivery(BusMessage, frozen=True, tag=57):
     batch: CommonBatch
 
 
-class CommonForgotten(BusMessage, frozen=True, tag=59):
+class CommonForgotten(BusMessage, frozen=True, tag=86):
     """No delivery will name these any more."""
 
     numbers: list[int]
 
 
-class DeliveredPart(BusMessage, frozen=True, tag=58):
+class DeliveredPart(BusMessage, frozen=True, tag=85):
     """`Delivered`, whose messages are those of a CommonDelivery, or some of them.
 
     Attributes:
