@@ -40,15 +40,16 @@ def test_alternating_priorities_keep_one_order_in_a_plain_queue_and_one_each_whe
     channel: shardmq.Channel, queue: str
 ) -> None:
     channel.queue_declare("urgent", arguments={"x-max-priority": 3}, durable=True)
-    turns = [shardmq.Properties(priority=priority) for priority in range(4)]
+    turns = [None, *[shardmq.Properties(priority=priority) for priority in (0, 1, 3, 200)]]
+    levels = [0, 0, 1, 3, 3]  # without a priority, and above the highest
     try:
         for name in (queue, "urgent"):
             with channel.publisher() as publisher:
                 for number in range(2000):
-                    publisher.publish("", name, b"%d" % number, turns[number % 4])
+                    publisher.publish("", name, b"%d" % number, turns[number % 5])
         assert [int(body) for body in bodies(channel, queue)] == list(range(2000))
         assert [int(body) for body in bodies(channel, "urgent")] == sorted(
-            range(2000), key=lambda number: (-(number % 4), number)
+            range(2000), key=lambda number: (-levels[number % 5], number)
         )
     finally:
         channel.queue_delete("urgent")
