@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from shardmq.bus.messages.shard import Publish
 from shardmq.gateway.links.fan_out import Unconfirmed
+from shardmq.message.record_batch import RecordBatch
 
 Place = int | tuple[int, int]
 """Where a record batch grows: at a queue, or at a queue and a priority."""
@@ -25,6 +26,19 @@ def place_of(queues: tuple[int, ...], queue: int, priority: int, producer: int) 
     return queue if producer or type(queues) is not SortingQueues else (queue, priority)
 
 
+def header_of(batch: RecordBatch) -> tuple[object, ...]:
+    """What batches have to have in common to become one, beside their queues."""
+    return (
+        batch.routing_key,
+        batch.timestamp_ms,
+        batch.origin,
+        batch.exchange,
+        batch.flags,
+        batch.priority,
+        batch.ttl_ms,
+    )
+
+
 class PublishPlan(NamedTuple):
     """How messages go that differ in their bodies alone: to one shard, with nothing special but a priority.
 
@@ -35,6 +49,7 @@ class PublishPlan(NamedTuple):
         flags: as they are stored.
         priority: of each.
         place: where their batch grows at the first of the queues, if no producer has numbered them.
+        header: what they have in common with the others of a batch, as long as serials are given out when it is posted.
     """
 
     queues: tuple[int, ...]
@@ -43,12 +58,14 @@ class PublishPlan(NamedTuple):
     flags: int
     priority: int
     place: Place
+    header: tuple[object, ...]
 
     @staticmethod
     def of(queues: tuple[int, ...], exchange: str, routing_key: str, flags: int, priority: int = 0) -> "PublishPlan":
         """The plan of messages that nobody has numbered."""
         place = place_of(queues, queues[0], priority, 0)
-        return PublishPlan(queues, exchange, routing_key, flags, priority, place)
+        header = header_of(RecordBatch(exchange, routing_key, flags, 0, 0, 0, 0, b"", priority))
+        return PublishPlan(queues, exchange, routing_key, flags, priority, place, header)
 
 
 NumberedRecords = tuple[int, bytes, int, int]

