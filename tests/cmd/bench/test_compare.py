@@ -5,10 +5,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from shardmq.cmd.bench.compare import load
 from shardmq.cmd.bench.compare.load import PROGRAMS, Contestant, Load, compiled_program, run_load
 from shardmq.cmd.bench.compare.rabbitmq import Absent, Server
 from shardmq.cmd.bench.compare.rows import ROWS
@@ -89,12 +91,25 @@ def test_every_row_is_measured_and_leaves_nothing(broker: Broker, load_program: 
     assert all(figures[figure.name] >= 0 for figure in row.figures)
 
 
+def test_of_bytes_written_the_lower_of_two_counts_is_taken(
+    broker: Broker, load_program: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counters = tmp_path / "stat"
+    counters.write_text("1 2 3 4 5 6 700 8 9 10 11\n")  # a disk to which nothing is written
+    who = Contestant("shardmq", broker.port, tuple(broker.pids.values()), broker.url)
+    run = partial(run_load, load_program, tiny(ROWS["fanout-100"].ours), who, 20, PATIENCE_SECONDS)
+    monkeypatch.setattr(load, "disk_counters", lambda _folder: str(counters))
+    assert run()["disk_bytes"] == 0
+    monkeypatch.setattr(load, "disk_counters", lambda _folder: str(tmp_path / "there is none"))
+    assert run()["disk_bytes"] > 0
+
+
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.theirs is not None])
 def test_every_row_that_rabbitmq_has_is_measured_there(peer: Contestant, load_program: list[str], name: str) -> None:
-    load = ROWS[name].theirs
-    assert load is not None
-    program = load_program if load.program == "amqp" else PROGRAMS[load.program].command(Path())
-    figures = run_load(program, tiny(load), peer, 100, PATIENCE_SECONDS)
+    theirs = ROWS[name].theirs
+    assert theirs is not None
+    program = load_program if theirs.program == "amqp" else PROGRAMS[theirs.program].command(Path())
+    figures = run_load(program, tiny(theirs), peer, 100, PATIENCE_SECONDS)
     assert all(figures[figure.name] >= 0 for figure in ROWS[name].figures)
 
 

@@ -117,8 +117,16 @@ def compiled_program(folder: Path) -> list[str]:
 def amqp_arguments(load: Load, broker: Contestant, messages: int) -> list[str]:
     """The arguments of the C program."""
     options = {**load.options, "messages": messages, "pids": ",".join(map(str, broker.pids))}
+    options["disk"] = disk_counters(broker.folder)
     words = [f"{name}={value}" for name, value in options.items()]
     return ["127.0.0.1", str(broker.port), new_name(), load.mode, *words]
+
+
+def disk_counters(folder: str) -> str:
+    """The file with the counters of the disk that a folder is on; "" where the system has none."""
+    device = os.stat(folder).st_dev
+    counters = f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat"
+    return counters if os.path.exists(counters) else ""
 
 
 def pika_program(_folder: Path) -> list[str]:

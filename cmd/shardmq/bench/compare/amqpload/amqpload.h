@@ -30,7 +30,7 @@ enum {
 typedef struct {
   uint64_t messages, bytes, window, queues, consumers, prefetch, ack_every, connections, rate, priorities, bindings;
   uint64_t global, confirms, persistent;
-  const char *exchange, *order, *pids;
+  const char *exchange, *order, *pids, *disk;
 } options_t;
 extern options_t o;
 extern const char *host, *prefix;
@@ -47,11 +47,14 @@ void rate_figure(const char *name, uint64_t count, double from, double to);
 /* p50, p99, p99.9 and the greatest of latencies in seconds, as figures in ms; sorts them. */
 void latency_figures(double *latencies, uint64_t count);
 
-/* What the broker's processes have used so far: processor seconds, and bytes written to disk. */
+/* What the broker's processes have used so far: processor seconds, and bytes written to disk, as the kernel counts them
+ * by process and, where asked for, by disk. */
 typedef struct {
-  double cpu_seconds, disk_bytes;
+  double cpu_seconds, disk_bytes, device_bytes;
 } usage_t;
 usage_t usage(void);
+/* The same, with those by disk: what is still in memory is written first, so nothing should be timed meanwhile. */
+usage_t usage_with_disk(void);
 void usage_figures(usage_t before, usage_t after, uint64_t messages);
 
 /* wire.c: connections, methods, frames. */

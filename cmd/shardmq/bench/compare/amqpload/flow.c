@@ -25,7 +25,7 @@ static void *produce(void *unused) {
   begin_confirms(&confirms, o.messages);
   confirm_select(c);
   if (is_order("both")) pthread_barrier_wait(&everybody); /* everything is subscribed */
-  times.at_first = usage();
+  times.at_first = usage_with_disk();
   times.published_from = now();
   while (confirms.confirmed < o.messages) {
     while (confirms.sent < o.messages && confirms.sent - confirms.confirmed < o.window) {
@@ -79,7 +79,7 @@ static void *consume(void *unused) {
   times.consumed_at = now();
   times.consumed = got - got_before;
   close_connection(c);
-  times.at_last = usage();
+  times.at_last = usage_with_disk();
   return NULL;
 }
 
