@@ -78,6 +78,6 @@ class BatchSlicer:
 
     def _offsets(self, batch: RecordBatch) -> list[int]:
         if batch is not self._batch:
-            self._ends = record_ends(batch.records, batch.count)
+            self._ends = batch.ends() if type(batch) is SharedBatch else record_ends(batch.records, batch.count)
             self._batch = batch
         return self._ends

@@ -1,5 +1,6 @@
 """Cutting record batches: pieces hold the messages asked for, and joined they are the batch."""
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -7,6 +8,7 @@ from shardmq.message import record as records
 from shardmq.message.properties import Properties
 from shardmq.message.record import Record
 from shardmq.message.record_batch import PERSISTENT, RecordBatch, can_join, join
+from shardmq.shards.segments.shared_batch import ENDS_KEPT_MAX, SharedBatch, shared_batch
 from shardmq.shards.segments.slicer import BatchSlicer
 
 properties = st.none() | st.builds(Properties, content_type=st.none() | st.text(max_size=20))
@@ -51,3 +53,28 @@ def test_one_cutter_cuts_a_batch_piece_by_piece_from_the_front(
             pieces.append(slicer.cut(batch, start, stop))
         start = stop
     assert join(pieces) == batch
+
+
+@given(messages, st.data())
+def test_a_view_of_a_shared_batch_is_the_cut_without_a_copy(
+    items: list[tuple[Properties | None, bytes]], data: st.DataObject
+) -> None:
+    batch = run_of(items)
+    shared = shared_batch(batch, 3, 100, 100 + len(batch.records))
+    start = data.draw(st.integers(0, batch.count - 1))
+    stop = data.draw(st.integers(start + 1, batch.count))
+    view, cut = BatchSlicer().view(shared, start, stop), BatchSlicer().cut(batch, start, stop)
+    assert isinstance(view, SharedBatch)
+    assert msgspec.msgpack.encode(view) == msgspec.msgpack.encode(cut)
+    assert bytes(view.source.records)[view.begin - 100 :].startswith(view.records)
+    assert view.body == 3
+    assert (view is shared) is (stop - start == batch.count)
+
+
+def test_queues_of_a_shared_batch_look_for_its_records_once() -> None:
+    batch = run_of([(None, b"x" * 100)] * ENDS_KEPT_MAX)
+    shared = shared_batch(batch, 1, 0, len(batch.records))
+    assert shared.ends() is shared.ends()
+    longer = run_of([(None, b"x")] * (ENDS_KEPT_MAX + 1))
+    many = shared_batch(longer, 2, 0, len(longer.records))
+    assert many.ends() is not many.ends()
