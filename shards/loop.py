@@ -310,7 +310,8 @@ class ShardLoop:
         self._finish(collect=False)
 
     def _opened(self, peer: Peer, _: LinkOpened) -> None:
-        client = self._state.peers.setdefault(peer, PeerState())  # a caller that calls twice is told of twice
+        as_here = self._buffer.cache.bytes_max
+        client = self._state.peers.setdefault(peer, PeerState(as_here))  # a caller that calls twice is told of twice
         peer.shorten = client.common.shorten
         if peer.role == COORDINATOR:
             self._enrolment.opened(peer)

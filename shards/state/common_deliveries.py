@@ -17,9 +17,6 @@ from shardmq.bus.messages.shard import Delivered
 from shardmq.message.batch_parts import CommonBatch
 from shardmq.shards.segments.shared_batch import SharedBatch
 
-KEPT_BYTES_MAX: Final = 8 << 20
-"""Records that a gateway keeps of one shard; it has them twice, as AMQP clients get bodies alone."""
-
 KEPT_TICKS: Final = 10
 """So many ticks without a shared delivery, the gateway may forget all of them."""
 
@@ -39,11 +36,18 @@ class _Kept(NamedTuple):
 
 
 class CommonDeliveries:
-    """What one gateway has of shared records, in one session."""
+    """What one gateway has of shared records, in one session.
 
-    __slots__ = ("_bytes", "_idle_ticks", "_kept")
+    Args:
+        bytes_max: about what it may keep; it has them twice, as AMQP clients get bodies alone. Where that is less than
+            what consumers are behind one another, records are sent several times (2,000 messages of 10 KB to 100
+            queues, with consumers half of them behind: 1,500 us a message with 8 MB, 1,150 with 24).
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_bytes", "_bytes_max", "_idle_ticks", "_kept")
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
         self._kept: OrderedDict[int, _Kept] = OrderedDict()  # by the body's number, the last used at the end
         self._bytes = 0
         self._idle_ticks = 0
@@ -65,7 +69,7 @@ class CommonDeliveries:
             else:
                 sent.append(message)
         forgotten = []
-        while self._bytes > KEPT_BYTES_MAX:
+        while self._bytes > self._bytes_max:
             body, kept = self._kept.popitem(last=False)
             self._bytes -= kept.end - kept.begin
             forgotten.append(body)

@@ -31,15 +31,18 @@ class PeerState:
         consumers: its consumers, by number.
         cut_off: consumers whose queue went out of service, with that queue's id.
         common: what it has of the records that several deliveries share.
+
+    Args:
+        kept_bytes_max: of such records that it may keep.
     """
 
     __slots__ = ("common", "consumers", "cut_off", "published")
 
-    def __init__(self) -> None:
+    def __init__(self, kept_bytes_max: int) -> None:
         self.published = 0
         self.consumers: dict[int, Consumer] = {}
         self.cut_off: dict[int, int] = {}
-        self.common = CommonDeliveries()
+        self.common = CommonDeliveries(kept_bytes_max)
 
 
 class ShardState:
