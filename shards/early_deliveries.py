@@ -30,11 +30,13 @@ EARLY: Final = frozenset({Delivered, Spent, Wanted})
 
 def may_leave_early(events: Sequence[tuple[Any, Any]]) -> bool:
     """Whether deliveries may leave before the commit, for all that came in the pass: few plain publishes and acks."""
-    return 0 < len(events) <= EARLY_EVENTS and all(_is_plain(message) for _, message in events)
-
-
-def _is_plain(message: Any) -> bool:
-    kind = type(message)
-    if kind is Publish:
-        return not (message.producer or message.delay_ms or message.transaction)
-    return kind is Ack or kind is Credit
+    if not 0 < len(events) <= EARLY_EVENTS:
+        return False
+    for _, message in events:
+        kind = type(message)
+        if kind is Publish:
+            if message.producer or message.delay_ms or message.transaction:
+                return False
+        elif kind is not Ack and kind is not Credit:
+            return False
+    return True

@@ -172,28 +172,34 @@ class ShardLoop:
 
     def wait_seconds(self) -> float:
         """Return how long a pass may be put off if nothing comes."""
-        working = (
-            self._more,
-            self._state.slices.is_behind,
-            self._transactions.is_rolling,
-            self._reads.is_behind,
-            self._copies.is_behind,
-            self._listener.more,
-        )
-        if any(working):
+        if (
+            self._more
+            or self._listener.more
+            or self._state.slices.is_behind
+            or self._transactions.is_rolling
+            or self._reads.is_behind
+            or self._copies.is_behind
+        ):
             return 0.0
         now = time.monotonic()
-        waits = (self._buffer.wait_seconds(now), self._state.schedule.wait_seconds())
-        return min([max(0.0, self._tick_at - now), *[wait for wait in waits if wait is not None]])
+        wait = max(0.0, self._tick_at - now)
+        for other in (self._buffer.wait_seconds(now), self._state.schedule.wait_seconds()):
+            if other is not None and other < wait:
+                wait = other
+        return wait
 
-    def run_pass(self) -> bool:
-        """Carry out one pass. Returns whether anything was sent."""
+    def run_pass(self, has_come: bool = False) -> bool:
+        """Carry out one pass. Returns whether anything was sent.
+
+        Args:
+            has_come: something is known to have come.
+        """
         now = self._buffer.now = time.monotonic()
         self._state.schedule.begin()
         self._state.slices.begin()
         self._transactions.roll()
         self._reads.begin()
-        events: list[Event] = self._listener.receive()
+        events: list[Event] = self._listener.receive(has_come)
         self.is_conversing = 0 < len(events) <= CONVERSATION_EVENTS and _bytes(events) <= CONVERSATION_BYTES
         while self._listener.more and _bytes(events) < PASS_BYTES:
             events += self._listener.receive()

@@ -69,9 +69,9 @@ def run(options: ShardOptions) -> None:
     exempt_startup()
     notify.ready()
     while not stop.asked:
-        spinning.wait(loop.wait_seconds())
+        has_come = spinning.wait(loop.wait_seconds())
         began = time.monotonic()
-        if loop.run_pass():
+        if loop.run_pass(has_come):
             spinning.passed(began, time.monotonic(), loop.is_conversing)
     notify.stopping()
     loop.stop()

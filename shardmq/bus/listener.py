@@ -146,8 +146,12 @@ class Listener(Generic[Incoming]):
                     break
         return True
 
-    def receive(self) -> list[tuple[Peer, LinkOpened | LinkLost | Incoming]]:
-        """Return what has come and from whom, in order. `more` tells whether envelopes are left for the next call."""
+    def receive(self, has_come: bool = False) -> list[tuple[Peer, LinkOpened | LinkLost | Incoming]]:
+        """Return what has come and from whom, in order. `more` tells whether envelopes are left for the next call.
+
+        Args:
+            has_come: a poller has found something on this socket. Asking it again takes 2 µs.
+        """
         events: list[tuple[Peer, LinkOpened | LinkLost | Incoming]] = []
         self.more = False
         size = 0
@@ -155,7 +159,9 @@ class Listener(Generic[Incoming]):
             if size > RECEIVE_BYTES:
                 self.more = True
                 break
-            if not readiness_of(self.socket) & POLLIN:
+            if has_come:
+                has_come = False
+            elif not readiness_of(self.socket) & POLLIN:
                 break
             identity, key_name, parts = self._next()
             size += sum(map(len, parts))
@@ -185,7 +191,7 @@ class Listener(Generic[Incoming]):
                 events.extend(self._take_lost())
                 continue
             session.received = count
-            events.extend((peer, message) for message in messages if type(message) not in LINK_MESSAGES)
+            events += [(peer, message) for message in messages if type(message) not in LINK_MESSAGES]
         else:
             self.more = True
         return events

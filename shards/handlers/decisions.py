@@ -105,6 +105,9 @@ class Decisions:
 
     def carry_out(self) -> None:
         """Carry out a portion. What is to disappear makes room on the disk, and need not wait for it."""
+        if not self._concluding:
+            self._is_held = False
+            return
         joining = [each for each in self._concluding.values() if each.attempts]
         is_cramped = bool(joining) and not self._store.has_room(ROLL_ROOM_BYTES)
         self._is_held = is_cramped and len(joining) == len(self._concluding)
