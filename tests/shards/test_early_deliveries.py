@@ -14,6 +14,7 @@ from shardmq.bus.messages.shard import (
     Confirmed,
     Delivered,
     FollowDecision,
+    Gateways,
     Nack,
     Publish,
     PublishRefusal,
@@ -66,6 +67,7 @@ def shard() -> Iterator[Inside]:
         shard.ask(consume(1))
         shard.publish(Publish((1,), run_of(0, 1)))  # the mark is on disk
         assert numbers([shard.expect(Delivered)]) == [0]
+        shard.expect(Gateways)  # as in every new session
         yield shard
 
 
