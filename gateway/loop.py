@@ -86,9 +86,13 @@ class GatewayLoop:
         retuned, state.retuned = state.retuned, []
         for channel in retuned:
             channel.retune()
-        for link in state.all_links:
-            if link.flush():  # sending may have eaten the edge that told of something to read (libzmq's ZMQ_FD)
-                self._drain(link)
+        for link in state.links:
+            self._flush(link)
         writers, state.writers = state.writers, []
         for writer in writers:
             writer.flush()
+        self._flush(state.coordinator)  # last: a client that declared waits, and not for the coordinator to hear of it
+
+    def _flush(self, link: ShardLink | CoordinatorLink) -> None:
+        if link.flush():  # sending may have eaten the edge that told of something to read (libzmq's ZMQ_FD)
+            self._drain(link)

@@ -28,7 +28,7 @@ from shardmq.shards.storage.write_batch import WriteBatch
 from shardmq.topology.entities import Queue as Declared
 
 SETTLED_SECONDS: Final = 0.05
-"""How long settled messages may wait to be written."""
+"""How long settled messages may wait to be written, and what was declared."""
 
 
 class Compactable(Protocol):
@@ -133,16 +133,17 @@ class WriteBuffer:
     def declare(self, queue: Declared, identity: StoreIdentity | None = None) -> None:
         """Declare a durable queue; with an identity that knows its id, where that has changed.
 
-        It may be written behind the answer (`commit_behind`): the coordinator had it on disk before it told this shard,
-        and tells it again in every session.
+        It may wait as what was settled may: the coordinator had it on disk before it told this shard, and tells it
+        again in every session. With a flush of its own, the next declaration waited for the disk: 1.3 ms, not 0.94.
         """
         self._writes.queues.append(queue)
         if identity is not None:
             self._writes.identity = identity
-        self._may_follow = True
+        if self._settled_at is None:
+            self._settled_at = self.now
 
     def drop(self, queue: int) -> None:
-        """Delete a durable queue; its segments follow. It may be written behind the answer, as in `declare`."""
+        """Delete a durable queue; its segments follow. It may be written behind the answer: `commit_behind`."""
         self._writes.dropped.append(queue)
         self._may_follow = True
 
@@ -152,7 +153,7 @@ class WriteBuffer:
         self._may_follow = True
 
     def hasten(self) -> None:
-        """Have what was declared and deleted in this pass on disk before any answer."""
+        """Have what was deleted in this pass on disk before any answer."""
         self._due = self._due or self._may_follow
 
     def wait(self, timer: Timer) -> None:
@@ -285,7 +286,7 @@ class WriteBuffer:
             segment.batches = None
 
     def commit_behind(self) -> None:
-        """Write what was declared and deleted in this pass, if that alone was not worth a commit before the answers."""
+        """Write what was deleted in this pass, if that alone was not worth a commit before the answers."""
         if self._may_follow:
             self._write(self._writes)
 

@@ -12,6 +12,7 @@ from shardmq.bus.link import LinkOpened
 from shardmq.bus.messages.base import Answer, BusMessage, Call, Inspect
 from shardmq.bus.messages.shard import (
     AssignQueue,
+    AtomicCommit,
     Confirmed,
     Consume,
     Delivered,
@@ -127,7 +128,9 @@ class Shard:
         return got
 
     def assign(self, *queues: Queue) -> None:
+        """Declare queues, and have them on disk: there is no coordinator here that tells a shard again what it lost."""
         self.ask(Call(1, AssignQueue(list(queues))))
+        self.ask(Call(1, AtomicCommit([], [], [])))
 
     def publish(self, message: Publish) -> None:
         """The session's first publish, or the next one after all before are confirmed: wait for its confirm."""

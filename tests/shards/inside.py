@@ -16,6 +16,7 @@ from shardmq.bus.listener import Listener
 from shardmq.bus.messages.base import Answer, BusMessage, Call
 from shardmq.bus.messages.shard import (
     AssignQueue,
+    AtomicCommit,
     Confirmed,
     Delivered,
     Publish,
@@ -107,7 +108,9 @@ class Inside:
         return refusals
 
     def assign(self, *queues: Queue) -> None:
+        """Declare queues, and have them on disk."""
         self.ask(Call(1, AssignQueue(list(queues))))
+        self.ask(Call(1, AtomicCommit([], [], [])))
 
     def settle_down(self) -> None:
         """Until nothing that is decided is to be carried out."""

@@ -44,7 +44,7 @@ from tests.shards.driver import Shard, consume, numbers, run_of
 @pytest.fixture
 def shard(tmp_path: Path) -> Iterator[Shard]:
     shard = Shard(tmp_path)
-    shard.ask(Call(1, AssignQueue([Queue("/", "q", 1, 0), Queue("/", "volatile", 2, 0, durable=False)])))
+    shard.assign(Queue("/", "q", 1, 0), Queue("/", "volatile", 2, 0, durable=False))
     yield shard
     shard.close()
 
@@ -347,3 +347,17 @@ def test_killed_at_random_moments_nothing_confirmed_is_lost_and_copies_are_marke
     assert confirmed <= set(rest) | settled
     assert set(rest) <= set(range(published))
     assert confirmed
+
+
+def test_what_was_declared_is_on_disk_soon_and_with_the_first_message_at_once(shard: Shard) -> None:
+    shard.ask(Call(1, AssignQueue([Queue("/", "used", 8, 0)])))
+    shard.publish(Publish((8,), run_of(0, 1)))
+    shard.restart()
+    assert shard.ask(Call(2, Counts(8))) == [1, 0]
+    shard.ask(Call(3, AssignQueue([Queue("/", "idle", 9, 0)])))
+    deadline = time.monotonic() + 60
+    while not any(b"idle" in path.read_bytes() for path in shard.folder.rglob("*") if path.is_file()):
+        assert time.monotonic() < deadline, "it is not written"
+        shard.poll(shard.dialer)
+    shard.restart()
+    assert shard.ask(Call(4, Counts(9))) == [0, 0]

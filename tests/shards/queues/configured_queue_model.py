@@ -98,8 +98,8 @@ class ConfiguredQueueModel(RuleBasedStateMachine):
         self.declared = Declared("/", "q", 7, 0, True, arguments)
         self.open([])
         self.buffer.declare(self.declared)
+        self.buffer.demand()
         self.buffer.commit()
-        self.buffer.commit_behind()
 
     def open(self, delayed: list[tuple[int, int]]) -> None:
         self.store = self.room.open()

@@ -36,8 +36,8 @@ class Shelf:
         self.declared = Declared("/", "q", 7, 0, True, names)
         queue = self.open()
         self.buffer.declare(self.declared)
+        self.buffer.demand()
         self.buffer.commit()
-        self.buffer.commit_behind()
         return queue
 
     def open(self) -> Queue:

@@ -43,6 +43,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.messages: list[Expected] = []
         self.numbers: dict[int, Expected] = {}
         self.held = RangeSet()
+        self.fresh_from = 0
         self.serial = 0
         self.dirty = False
         self.now = 100.0
@@ -53,8 +54,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.open()
         if not self.store.load().queues:
             self.buffer.declare(self.declared)
+            self.buffer.demand()
             self.buffer.commit()
-            self.buffer.commit_behind()
 
     def open(self) -> None:
         self.store = self.room.open()
@@ -104,6 +105,8 @@ class QueueMachine(RuleBasedStateMachine):
                 self.numbers[first + offset] = message
                 taken += 1
             self.held.add(first, first + batch.count)
+            if redelivered:
+                self.fresh_from = max(self.fresh_from, first + batch.count)
         assert taken <= limit
         assert size <= room or taken == 1
         if size <= room and taken < min(limit, len(waiting)):
@@ -146,6 +149,22 @@ class QueueMachine(RuleBasedStateMachine):
             for number in range(start, end):
                 self.numbers.pop(number).held = False
         self.queue.requeue(ranges)
+        self.commit()
+
+    @rule(data=st.data(), is_all=st.booleans())
+    def put_back(self, data: st.DataObject, is_all: bool) -> None:
+        ranges = list(self.held) if is_all else self.pick(data)
+        if not ranges:
+            return
+        last, cursor = ranges[-1], self.queue.cursor
+        for start, end in ranges:
+            self.held.remove(start, end)
+            for number in range(start, end):
+                message = self.numbers.pop(number)
+                message.held = False
+                if (start, end) == last and end == cursor and number >= self.fresh_from:
+                    message.delivered = False
+        self.queue.put_back(ranges, self.fresh_from)
         self.commit()
 
     @rule()

@@ -46,8 +46,8 @@ class SharingMachine(RuleBasedStateMachine):
         for declared in QUEUES.values():
             if declared.durable:
                 self.buffer.declare(declared)
+        self.buffer.demand()
         self.buffer.commit()
-        self.buffer.commit_behind()
 
     def open(self) -> None:
         self.store = self.room.open()
