@@ -94,5 +94,6 @@ class GatewayLoop:
         self._flush(state.coordinator)  # last: a client that declared waits, and not for the coordinator to hear of it
 
     def _flush(self, link: ShardLink | CoordinatorLink) -> None:
-        if link.flush():  # sending may have eaten the edge that told of something to read (libzmq's ZMQ_FD)
+        # Sending may have eaten the edge that told of something to read (libzmq's ZMQ_FD).
+        if link.flush() and link.dialer.has_news:
             self._drain(link)

@@ -35,6 +35,10 @@ OnChannel = PublishesReceived | AcksReceived | MethodReceived | PublishTooLarge
 """What comes on channels."""
 
 
+PlanKey = tuple[int, bytes | bool]
+"""The id of a publish's method, and its property list; or whether it is persistent, if nothing else in it matters."""
+
+
 class ChannelOwner(Protocol):
     """The connection of a channel."""
 
@@ -74,8 +78,8 @@ class AmqpChannel:
         prefetch: that a new consumer begins with.
         transaction: what was published and settled since the last commit or rollback; None unless the channel is
             transactional (tx.select).
-        plans: how publishes go, by the id of their method and their property list; with the method, whose id is its own
-            while it is here. Of the topology of `plans_of`.
+        plans: how publishes go, by `PlanKey`; with the method, whose id is its own while it is here. Of the topology of
+            `plans_of`.
         replies: where answers to its requests came last; see `reply_queue`.
         cancelled: consumers whose queues are gone, of which the client hears behind the answer it waits for.
     """
@@ -116,9 +120,9 @@ class AmqpChannel:
         self.settler: Channel | TransactionBuffer = session_channel
         self.is_waiting = self.is_catching_up = self.is_closing = self.is_resting = False
         self.held: deque[tuple[OnChannel, int]] | None = None
-        self.is_confirming = False
+        self.is_confirming = session_channel.publisher.is_confirming = False
         self.published = self.unconfirmed = 0
-        self.plans: dict[tuple[int, bytes], tuple[ShardLink, PublishPlan, BasicPublish]] = {}
+        self.plans: dict[PlanKey, tuple[ShardLink, PublishPlan, BasicPublish]] = {}
         self.plans_of = 0
         self.confirm_writer = ConfirmWriter()
         self.last_queue = ""

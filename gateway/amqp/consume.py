@@ -175,7 +175,7 @@ def confirm_select(channel: AmqpChannel, method: ConfirmSelect) -> None:
     if channel.transaction is not None:
         raise PreconditionFailed("cannot switch from tx to confirm mode")
     if not channel.is_confirming:
-        channel.is_confirming = True
+        channel.is_confirming = channel.session_channel.publisher.is_confirming = True
         channel.unconfirmed = channel.published
     if not method.nowait:
         channel.send(ConfirmSelectOk())

@@ -237,13 +237,11 @@ class ShardLink:
         self._touched.clear()
 
     def _on_delivered(self, message: Delivered) -> None:
-        consumer = self._consumers.get(message.consumer)
-        if consumer is not None:
+        if (consumer := self._consumers.get(message.consumer)) is not None:
             consumer.receiver.deliver(consumer, message)
 
     def _on_wanted(self, message: Wanted) -> None:
-        consumer = self._consumers.get(message.consumer)
-        if consumer is not None:
+        if (consumer := self._consumers.get(message.consumer)) is not None:
             consumer.receiver.wanted(consumer, message.size)
 
     def _on_spent(self, message: Spent) -> None:
@@ -261,8 +259,7 @@ class ShardLink:
             consumer.receiver.spent(consumer, permitted, -borrowed)
 
     def _on_cancelled(self, message: Cancelled) -> None:
-        consumer = self._consumers.get(message.consumer)
-        if consumer is not None:
+        if (consumer := self._consumers.get(message.consumer)) is not None:
             consumer.running = False
             consumer.receiver.cancelled(consumer, Unavailable(message.text) if message.text else None)
 
@@ -278,7 +275,8 @@ class ShardLink:
 
     def flush(self) -> bool:
         """Send what was gathered, as one envelope, unless it may gather on; returns whether anything was sent."""
-        if self.confirms.may_gather and not self._is_urgent:
+        is_due = self.confirms.growing or self._touched or self.dialer.has_posted
+        if not is_due or (self.confirms.may_gather and not self._is_urgent):
             return False
         self._is_urgent = False
         self.confirms.send()
@@ -288,7 +286,8 @@ class ShardLink:
 
     def _on_confirmed(self, message: Confirmed) -> None:
         self.confirms.on_confirmed(message)
-        self._changed()
+        if self.confirms.growing or self._touched or self.dialer.has_posted:  # it may go now
+            self._changed()
 
     def tick(self, now: float) -> None:
         """Keep the link alive; give up requests whose time is over."""

@@ -31,14 +31,15 @@ class ChannelPublisher:
 
     Attributes:
         is_open: whether the channel is.
+        is_confirming: whether the client is to hear of confirms.
     """
 
-    __slots__ = ("_confirmed", "_plans", "_plans_of", "client", "is_open", "number")
+    __slots__ = ("_confirmed", "_plans", "_plans_of", "client", "is_confirming", "is_open", "number")
 
     def __init__(self, client: Client, number: int) -> None:
         self.client = client
         self.number = number
-        self.is_open = True
+        self.is_open = self.is_confirming = True
         self._confirmed: list[tuple[int, int]] = []
         self._plans: dict[tuple[str, str, int], tuple[ShardLink, PublishPlan]] = {}
         self._plans_of = 0  # the topology they were made of
@@ -143,7 +144,8 @@ class ChannelPublisher:
         """Deliver answers to requests of this gateway's clients; returns whether that is all there is to do."""
         state = self.client.state
         state.stamp(batch)
-        is_direct = state.replies.deliver(route.replies, batch, is_alone=sum(len(queues) for _, queues in route) == 1)
+        is_alone = len(route) == 1 and len(route[0][1]) == 1
+        is_direct = state.replies.deliver(route.replies, batch, is_alone)
         if is_direct:
             self.confirm([(first, first + batch.count - 1)])
         return is_direct
@@ -191,7 +193,7 @@ class ChannelPublisher:
 
         Not once the channel is closed: its number may be another one's by then, whose publishes have the same numbers.
         """
-        if not self.is_open:
+        if not (self.is_open and self.is_confirming):
             return
         if not self._confirmed:
             self.client.front.confirms_due(self)

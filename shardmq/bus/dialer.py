@@ -60,6 +60,7 @@ class Dialer(Generic[Incoming]):
 
     Attributes:
         is_open: whether a session is open.
+        has_posted: whether what was posted waits for a flush, or for the session to open.
         more: whether the last `receive` left envelopes behind.
         refused: why the listener refused or ended the last session; "" once another one is open.
     """
@@ -82,6 +83,7 @@ class Dialer(Generic[Incoming]):
         self.socket.setsockopt(zmq.ROUTING_ID, f"{name}:{secrets.token_hex(8)}".encode())
         self._peer = peer if attach(context, self.socket, address, peer) is not None else ""
         self.is_open = False
+        self.has_posted = False
         self.more = False
         self.refused = ""
         self._hello = Hello(role, name, BUS_PROTOCOL)
@@ -97,17 +99,27 @@ class Dialer(Generic[Incoming]):
         """Send a message with the next flush. What is posted to a lost session is lost with it."""
         if self._session is not None:
             self._session.outbox.append(message)
+            self.has_posted = True
 
     def flush(self) -> bool:
         """Send what was posted. Returns whether there was anything."""
         session = self._session
-        if session is None or not session.outbox or not self.is_open:
+        if session is None or not session.outbox:
+            self.has_posted = False
             return False
+        if not self.is_open:
+            return False  # it goes once the listener has answered
+        self.has_posted = False
         for envelope in session.envelopes(time.monotonic()):
             if not self._send(envelope):
                 self._lose("the peer is not connected")
                 break
         return True
+
+    @property
+    def has_news(self) -> bool:
+        """Whether `receive` would return anything now."""
+        return readiness_of(self.socket) != POLLOUT or bool(self._lost)
 
     def receive(self) -> list[LinkOpened | LinkLost | Incoming]:
         """Return what has come, in order. `more` tells whether envelopes are left for the next call."""
@@ -137,14 +149,14 @@ class Dialer(Generic[Incoming]):
                 self._lose(f"envelope {session.received + 1} of the session is missing")
             elif self.is_open:
                 session.received = count
-                events.extend(message for message in messages if type(message) not in LINK_MESSAGES)
+                events += [message for message in messages if type(message) not in LINK_MESSAGES]
             elif self._is_welcome(messages[0]):
                 self.is_open = True
                 self.refused = ""
                 events.append(LinkOpened(messages[0].role, messages[0].name))
             else:
                 self._session = None  # this is not the listener's answer: call again
-            events.extend(self._take_lost())
+            events += self._take_lost() if self._lost else ()
         else:
             self.more = True
         if self._lost:

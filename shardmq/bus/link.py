@@ -110,7 +110,7 @@ class LinkState:
             return
         self.outbox = []
         self.sent_at = now
-        for part in _portions(outbox):
+        for part in _portions(outbox) if len(outbox) > 1 else (outbox,):
             self.sent += 1
             yield encode((self.number, self.sent, shorten(part)))
 

@@ -80,6 +80,21 @@ def test_both_ends_hear_of_a_session_once(pair: Pair) -> None:
     assert pair.at_listener == [LinkOpened("gateway", "gateway-0"), publish(1)]
 
 
+def test_what_is_posted_before_the_listener_has_answered_goes_once_it_has(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    pair = Pair(tmp_path_factory.mktemp("l"))
+    pair.dialer.tick(time.monotonic())  # begins to call
+    pair.dialer.post(publish(1))
+    assert not pair.dialer.flush()
+    assert pair.dialer.has_posted
+    pair.turn_until(lambda: pair.dialer.is_open)
+    assert pair.dialer.flush()
+    assert not pair.dialer.has_posted
+    pair.turn_until(lambda: publish(1) in pair.at_listener)
+    pair.close()
+
+
 def test_calling_again_before_the_answer_has_come_opens_one_session(tmp_path_factory: pytest.TempPathFactory) -> None:
     pair = Pair(tmp_path_factory.mktemp("l"))
     try:

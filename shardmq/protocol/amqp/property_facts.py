@@ -84,8 +84,9 @@ class PropertyLists:
 
 
 _facts: Final[Callable[[tuple[Any, ...]], Facts]] = partial(tuple.__new__, Facts)  # a third of the time
-_PLAIN: Final = Facts(is_persistent=False)
-_PLAIN_PERSISTENT: Final = Facts(is_persistent=True)
+PLAIN: Final = Facts(is_persistent=False)
+PLAIN_PERSISTENT: Final = Facts(is_persistent=True)
+"""The facts of lists in which nothing but the delivery mode has a meaning for the broker: always one of these two."""
 
 
 def read_facts(raw: bytes) -> Facts:  # noqa: PLR0912 - a step each, in the loop: calls would take twice the time
@@ -134,7 +135,7 @@ def read_facts(raw: bytes) -> Facts:  # noqa: PLR0912 - a step each, in the loop
     if at != len(raw):
         raise wrong_end(at, len(raw))
     if is_plain:
-        return _PLAIN_PERSISTENT if mode == PERSISTENT_MODE else _PLAIN
+        return PLAIN_PERSISTENT if mode == PERSISTENT_MODE else PLAIN
     return _facts((mode == PERSISTENT_MODE, False, priority, expiration, user_id, has_cc, has_bcc, is_direct_reply))
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from shardmq.message.record import unpack_raw
+from shardmq.message.record import pack_raw, unpack_one, unpack_raw
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _ARRAY_HEADER_BYTES: Final = {0xDC: 3, 0xDD: 5}
@@ -24,6 +24,8 @@ _EMPTY_ENDS: Final = 2
 
 def pack_alike(properties: bytes, bodies: Sequence[bytes]) -> bytes:
     """Pack messages that share their property list."""
+    if len(bodies) == 1:
+        return pack_raw(properties, bodies[0])
     if len(set(map(len, bodies))) == 1:
         head = _encode((properties, b""))[:-_EMPTY_ENDS] + _bin_header(len(bodies[0]))
         return head.join((b"", *bodies))
@@ -38,6 +40,9 @@ def pack(lists: Iterable[bytes], bodies: Sequence[bytes]) -> bytes:
 
 def unpack(records: bytes, count: int) -> tuple[Sequence[bytes], Sequence[bytes]]:
     """Unpack `count` records into property lists and bodies."""
+    if count == 1:
+        properties, body = unpack_one(records)
+        return (properties,), (body,)
     lists, bodies = zip(*unpack_raw(records, count), strict=True)
     return lists, bodies
 

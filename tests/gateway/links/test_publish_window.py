@@ -151,3 +151,20 @@ def test_where_many_batches_grow_more_gathers_than_is_worth_an_envelope_of_its_o
     assert sorted(number for first, last in told.confirmed for number in range(first, last + 1)) == [
         *range(1, request + 1)
     ]
+
+
+def test_a_message_alone_is_refused_where_the_shard_is_away_and_nothing_of_it_stays() -> None:
+    class Refused(Told):
+        def refuse(self, first: int, last: int, code: int, text: str, taken: int = 0) -> None:  # noqa: ARG002
+            refused.append((first, last))
+
+    wire, refused = Wire(), list[tuple[int, int]]()
+    window = PublishWindow(wire, "shard-0", lambda _: True, lambda _: None)  # type: ignore[arg-type]
+    plan = PublishPlan.of((1,), "", "q", 1)
+    wire.is_open = False
+    window.add_planned(Refused(), 1, plan, b"record")
+    assert (refused, window.is_settled, window.unconfirmed_bytes) == ([(1, 1)], True, 0)
+    wire.is_open = True
+    window.add_planned(Refused(), 2, plan, b"record")
+    window.send()
+    assert (len(wire.posted), window.unconfirmed_bytes) == (1, len(b"record"))
