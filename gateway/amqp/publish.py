@@ -27,7 +27,7 @@ from shardmq.protocol.amqp import properties, records
 from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.events import PublishesReceived
 from shardmq.protocol.amqp.methods.basic import BasicPublish
-from shardmq.protocol.amqp.property_edits import with_reply_to, without_bcc
+from shardmq.protocol.amqp.property_edits import with_reply_name, without_bcc
 from shardmq.protocol.amqp.property_facts import PLAIN, PLAIN_PERSISTENT, Facts, PropertyLists, read_facts
 from shardmq.topology.entities import REPLY_QUEUES
 
@@ -94,7 +94,7 @@ def _publish_one(channel: AmqpChannel, event: PublishesReceived) -> bool:
     if facts is PLAIN_PERSISTENT or facts is PLAIN:
         known = id(method), facts.is_persistent
     elif facts == _ASKING:
-        known, raw = (id(method), False), with_reply_to(raw, channel.reply_name(method.id))
+        known, raw = (id(method), False), with_reply_name(raw, channel.reply_name(method.id))
     else:
         return False
     planned = channel.plans.get(known) or _plan(channel, method, raw, known)
@@ -281,7 +281,7 @@ def _look_into(
         client.state, client.vhost, client.user, method.exchange, method.routing_key, may_sort=False
     )
     if facts.is_direct_reply:
-        raw = with_reply_to(raw, channel.reply_name(method.id))
+        raw = with_reply_name(raw, channel.reply_name(method.id))
     expiration = None if facts.expiration is None else _checked_expiration(facts.expiration)
     if route is None or facts.has_cc:
         known = msgspec.structs.replace(properties.decode(raw), expiration=expiration)

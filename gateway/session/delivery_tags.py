@@ -64,9 +64,16 @@ class DeliveryTags(Generic[Holder]):
             ChannelError: PRECONDITION_FAILED when one of them is not outstanding; nothing is taken out then.
         """
         end = last + 1
+        spans, firsts, head = self._spans, self._firsts, self._head
+        if head < len(spans) and spans[head].first == first and spans[head].end == end:  # the oldest, as a rule
+            span = spans[head]
+            self._head += 1
+            self.outstanding -= end - first
+            if self._head > _TRIM_AFTER:
+                self._trim()
+            return [(span.holder, span.sequence, span.sequence + end - first)]
         place = self._locate(first, end)
         taken: list[tuple[Holder, int, int]] = []
-        spans, firsts = self._spans, self._firsts
         while first < end:
             span = spans[place]
             stop = min(end, span.end)

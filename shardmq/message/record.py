@@ -55,7 +55,6 @@ _decode_properties = msgspec.msgpack.Decoder(Properties | None, ext_hook=_extens
 _decode_apart = msgspec.msgpack.Decoder(list[tuple[msgspec.Raw, bytes]]).decode
 _decode_plain = msgspec.msgpack.Decoder(list[tuple[None, bytes]]).decode
 _decode_lists = msgspec.msgpack.Decoder(list[tuple[bytes, bytes]]).decode
-_decode_list = msgspec.msgpack.Decoder(tuple[bytes, bytes]).decode
 _decode_one = msgspec.msgpack.Decoder(tuple[msgspec.Raw, memoryview]).decode
 _decode_raw = msgspec.msgpack.Decoder(list[tuple[msgspec.Raw, msgspec.Raw]]).decode
 _decode_pieces = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
@@ -162,11 +161,6 @@ def pieces(records: bytes, count: int) -> list[msgspec.Raw]:
 def unpack_raw(records: bytes, count: int) -> list[tuple[bytes, bytes]]:
     """Decode `count` records of a batch with the flag AMQP: property list and body of each."""
     return _decode_lists(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))
-
-
-def unpack_one(record: bytes) -> tuple[bytes, bytes]:
-    """Decode the only record of a batch with the flag AMQP: property list and body."""
-    return _decode_list(record)
 
 
 def unpack_bodies(records: bytes, count: int) -> list[tuple[None, bytes]] | None:

@@ -47,7 +47,7 @@ class Facts(NamedTuple):
         user_id: the property.
         has_cc: whether there is a header CC or BCC. The list has to be decoded to know the routing keys.
         has_bcc: whether there is a header BCC. The message goes on `without_bcc`.
-        is_direct_reply: whether reply_to is `DIRECT_REPLY`. The message goes on `with_reply_to`.
+        is_direct_reply: whether reply_to is `DIRECT_REPLY`. The message goes on `with_reply_name`.
     """
 
     is_persistent: bool

@@ -14,9 +14,10 @@ from typing import Final
 
 import msgspec
 
-from shardmq.message.record import pack_raw, unpack_one, unpack_raw
+from shardmq.message.record import pack_raw, unpack_raw
 
 _encode: Final = msgspec.msgpack.Encoder().encode
+_decode_one: Final = msgspec.msgpack.Decoder(tuple[bytes, bytes]).decode
 _ARRAY_HEADER_BYTES: Final = {0xDC: 3, 0xDD: 5}
 _EMPTY_ENDS: Final = 2
 """Bytes of an empty bin."""
@@ -41,7 +42,7 @@ def pack(lists: Iterable[bytes], bodies: Sequence[bytes]) -> bytes:
 def unpack(records: bytes, count: int) -> tuple[Sequence[bytes], Sequence[bytes]]:
     """Unpack `count` records into property lists and bodies."""
     if count == 1:
-        properties, body = unpack_one(records)
+        properties, body = _decode_one(records)
         return (properties,), (body,)
     lists, bodies = zip(*unpack_raw(records, count), strict=True)
     return lists, bodies

@@ -1,11 +1,12 @@
 """Property lists with changes: all that does not change keeps its bytes."""
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmq.message.properties import Properties
 from shardmq.protocol.amqp.properties import FIELDS, decode, encode
-from shardmq.protocol.amqp.property_edits import rewritten, with_reply_to, without_bcc
+from shardmq.protocol.amqp.property_edits import rewritten, with_reply_name, with_reply_to, without_bcc
 from shardmq.protocol.amqp.property_facts import read_facts
 from shardmq.protocol.amqp.tables import wrapped
 from tests.protocol.amqp.property_lists import EVERY_TYPE, lists, with_headers
@@ -22,6 +23,15 @@ def test_a_reply_queue_is_exchanged_and_all_else_keeps_its_bytes() -> None:
     assert read_facts(raw).is_direct_reply
     assert with_reply_to(raw, "here") == raw.replace(b"\x15amq.rabbitmq.reply-to", b"\x04here")
     assert with_reply_to(with_headers(EVERY_TYPE), "amq.rabbitmq.reply-to") == raw
+
+
+@given(lists, st.sampled_from(["", "before ", "before \x15"]))
+def test_a_request_names_the_queue_of_its_answer_whatever_else_its_properties_say(known: Properties, text: str) -> None:
+    asked = msgspec.structs.replace(known, reply_to="amq.rabbitmq.reply-to")
+    for request in (asked, msgspec.structs.replace(asked, correlation_id=text + "\x15amq.rabbitmq.reply-to")):
+        raw = encode(request)
+        assert read_facts(raw).is_direct_reply
+        assert with_reply_name(raw, "amq.rabbitmq.reply-to.q") == with_reply_to(raw, "amq.rabbitmq.reply-to.q")
 
 
 @given(lists, st.text(max_size=60))
