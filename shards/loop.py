@@ -41,10 +41,10 @@ from shardmq.shards.handlers.reads import Reads
 from shardmq.shards.handlers.reservations import Reservations
 from shardmq.shards.handlers.transactions import Transactions
 from shardmq.shards.queues.compaction import Compactor
-from shardmq.shards.queues.factory import make_queue
 from shardmq.shards.queues.subqueue import EXPIRE_BATCHES
 from shardmq.shards.segments.segment import Segment
 from shardmq.shards.state.deduplication import ProducerSequences
+from shardmq.shards.state.hosted_queue import make_queue
 from shardmq.shards.state.shard import COORDINATOR, GATEWAY, PeerState, ShardState
 from shardmq.shards.storage.recovery import StoredState, stored_queues
 from shardmq.shards.storage.schema import NUMBER, STAGED_DATABASES, number_of
@@ -176,6 +176,7 @@ class ShardLoop:
             self._more
             or self._listener.more
             or self._state.slices.is_behind
+            or self._state.behind
             or self._transactions.is_rolling
             or self._reads.is_behind
             or self._copies.is_behind
@@ -199,6 +200,8 @@ class ShardLoop:
         self._state.slices.begin()
         self._transactions.roll()
         self._reads.begin()
+        if self._state.behind:
+            self._state.go_on()
         events: list[Event] = self._listener.receive(has_come)
         self.is_conversing = 0 < len(events) <= CONVERSATION_EVENTS and _bytes(events) <= CONVERSATION_BYTES
         while self._listener.more and _bytes(events) < PASS_BYTES:

@@ -1,4 +1,4 @@
-"""Arguments as AMQP clients give them: some mean something here and are kept, streams' are refused, others are ignored.
+"""Arguments as AMQP clients give them: some mean something here and are kept, others are ignored.
 
 RabbitMQ takes any argument. It compares only those it knows when something is declared again (3.10: a queue declared
 with `x-mesage-ttl`, or with another value of it, is the same queue), so those left out here make no difference either.
@@ -10,18 +10,15 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any, Final
 
-from shardmq.errors import PreconditionFailed
-from shardmq.topology.arguments import CONSUMER_ARGUMENTS, QUEUE_ARGUMENTS, exchange_arguments
-from shardmq.topology.entities import check_nesting
-
-STREAM_ARGUMENTS: Final = (
-    "x-max-age",
-    "x-stream-max-segment-size-bytes",
-    "x-stream-filter-size-bytes",
-    "x-initial-cluster-size",
+from shardmq.gateway.handlers.streams import READER_ARGUMENTS
+from shardmq.topology.arguments import (
+    CONSUMER_ARGUMENTS,
+    QUEUE_ARGUMENTS,
+    STREAM_ARGUMENTS,
+    exchange_arguments,
+    is_stream,
 )
-"""Arguments of streams: refused, as RabbitMQ does for its other queues, since leaving them out would keep messages that
-are to go."""
+from shardmq.topology.entities import check_nesting
 
 IDLE_ARGUMENTS: Final = frozenset(
     {
@@ -39,12 +36,12 @@ IDLE_ARGUMENTS: Final = frozenset(
         "x-queue-master-locator",
         "x-quorum-initial-group-size",
         "x-quorum-target-group-size",
-        "x-stream-filter",
-        "x-stream-match-unfiltered",
-        "x-stream-offset",
     }
 )
-"""Arguments that RabbitMQ knows, and that say nothing where there is one node and no stream."""
+"""Arguments of queues that are no streams: RabbitMQ knows them, and they say nothing where there is one node."""
+
+UNSAID: Final = IDLE_ARGUMENTS | READER_ARGUMENTS
+"""Arguments that are left out without a word."""
 
 NAMES_MAX: Final = 1000
 """Unknown names that are logged; past it they are ignored without a word, so that nobody fills the log or memory."""
@@ -54,21 +51,17 @@ _named: Final[set[tuple[str, str]]] = set()
 """What and name of the unknown arguments that were logged: by all connections of the process, as they share its log."""
 
 
-def of_queue(vhost: str, queue: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def of_queue(queue: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """A queue's arguments that mean something here.
 
     Raises:
-        PreconditionFailed: they are a stream's.
         InvalidRequest: they nest too deep.
     """
     check_nesting(arguments)
-    for name in STREAM_ARGUMENTS:
-        if name in arguments:
-            kind = arguments.get("x-queue-type", "classic")
-            raise PreconditionFailed(
-                f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}' of queue type rabbit_{kind}_queue"
-            )
-    meant = _known("queue", queue, arguments, QUEUE_ARGUMENTS)
+    known = {**QUEUE_ARGUMENTS, **STREAM_ARGUMENTS}
+    meant = _known("queue", queue, arguments, known)
+    if not is_stream(arguments):
+        meant = {name: value for name, value in meant.items() if name not in IDLE_ARGUMENTS}
     return {name: value for name, value in meant.items() if not _is_default(name, value, arguments)}
 
 
@@ -91,7 +84,7 @@ def _known(kind: str, name: str, arguments: Mapping[str, Any], known: Mapping[st
     if not arguments:
         return {}
     for argument in arguments:
-        if argument not in known and argument.startswith("x-") and argument not in IDLE_ARGUMENTS:
+        if argument not in known and argument.startswith("x-") and argument not in UNSAID:
             _name_once(kind, name, argument, known)
     return {argument: value for argument, value in arguments.items() if argument in known}
 

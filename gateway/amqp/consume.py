@@ -7,6 +7,7 @@ from shardmq.errors import ChannelError, PreconditionFailed, ReplyCode
 from shardmq.gateway.amqp import arguments, direct_reply
 from shardmq.gateway.amqp.channel import AmqpChannel
 from shardmq.gateway.amqp.topology import about, queue_name
+from shardmq.gateway.handlers.streams import reading_of
 from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.methods.basic import (
     BasicAck,
@@ -30,7 +31,7 @@ from shardmq.protocol.amqp.methods.fields import Method
 from shardmq.protocol.amqp.methods.transaction import ConfirmSelect, ConfirmSelectOk
 from shardmq.protocol.amqp.property_facts import DIRECT_REPLY
 from shardmq.protocol.translation import to_amqp
-from shardmq.topology.arguments import CONSUMER_ARGUMENTS, check_arguments
+from shardmq.topology.arguments import CONSUMER_ARGUMENTS, check_arguments, is_stream
 
 NOT_IMPLEMENTED: Final = ReplyCode.NOT_IMPLEMENTED
 
@@ -69,8 +70,13 @@ def basic_consume(channel: AmqpChannel, method: BasicConsume) -> None:
     meant = arguments.of_consumer(queue, method.arguments)
     check_arguments(f"queue '{queue}' in vhost '{client.vhost}'", meant, CONSUMER_ARGUMENTS)
     reply = channel.reply(method, lambda tag: None if method.nowait else BasicConsumeOk(tag))
+    declared = client.queue(queue)
+    reading = None
+    if is_stream(declared.arguments):
+        _check_reader(channel, queue, method)
+        reading = reading_of(method.arguments)
     channel.session_channel.consumers.consume(
-        client.queue(queue),
+        declared,
         method.consumer_tag,
         method.no_ack,
         channel.prefetch,
@@ -78,7 +84,27 @@ def basic_consume(channel: AmqpChannel, method: BasicConsume) -> None:
         priority=meant.get("x-priority", 0),
         exclusive=method.exclusive,
         timeout_ms=meant.get("x-consumer-timeout", 0),
+        reading=reading,
     )
+
+
+def _check_reader(channel: AmqpChannel, queue: str, method: BasicConsume) -> None:
+    """Make sure that a consumer is one that a stream may have, by RabbitMQ's rules and in its words.
+
+    Raises:
+        PreconditionFailed: no prefetch is set, or it has a priority.
+        AmqpError: it acknowledges nothing, or its channel has a prefetch for all consumers together.
+    """
+    stream = f"queue '{queue}' in vhost '{channel.client.vhost}'"
+    if channel.session_channel.consumers.has_shared_prefetch:
+        raise AmqpError(ReplyCode.NOT_IMPLEMENTED, f"{stream} does not support global qos", method.id)
+    if not channel.prefetch:
+        raise PreconditionFailed(f"consumer prefetch count is not set for stream {stream}")
+    if method.no_ack:
+        text = f"automatic acknowledgement not supported by stream {stream}"
+        raise AmqpError(ReplyCode.NOT_IMPLEMENTED, text, method.id)
+    if "x-priority" in method.arguments:
+        raise PreconditionFailed(f"invalid arg 'x-priority' for {stream} of queue type rabbit_stream_queue")
 
 
 def basic_cancel(channel: AmqpChannel, method: BasicCancel) -> None:

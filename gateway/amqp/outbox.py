@@ -20,6 +20,7 @@ from shardmq.protocol.amqp.events import END, METHOD, Event, PublishesReceived
 from shardmq.protocol.amqp.methods.basic import BasicAck, BasicNack, BasicReturn
 from shardmq.protocol.amqp.methods.connection import ConnectionBlocked, ConnectionUnblocked
 from shardmq.protocol.amqp.methods.fields import Method
+from shardmq.protocol.amqp.stream_offsets import with_offsets
 from shardmq.protocol.translation import to_amqp
 
 _FRAME: Final = struct.Struct(">BHIHHQBB")
@@ -112,6 +113,13 @@ class Outbox(ClientConnection):
             self.send_pieces(encoder.delivery_pieces(envelope, tag, lists, bodies, self._frame_max))
         else:
             self.send_frame(encoder.deliveries(envelope, tag, lists, bodies, self._frame_max))
+
+    def send_read(self, channel: int, consumer: str, tag: int, offset: int, batch: RecordBatch) -> None:
+        """Send messages of a stream to a consumer, as `Front.send_read` has them."""
+        lists, bodies = to_amqp(batch)
+        lists = with_offsets(lists, offset)
+        envelope = encoder.envelope(channel, consumer, False, batch.exchange, batch.routing_key)
+        self.send_frame(encoder.deliveries(envelope, tag, lists, bodies, self._frame_max))
 
     def delivery_bytes(self, consumer: str) -> int:
         """What each message for a consumer takes beside its record and names."""

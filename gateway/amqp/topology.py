@@ -117,7 +117,7 @@ def queue_declare(channel: AmqpChannel, method: QueueDeclare) -> None:
         channel.number,
         name,
         durable=method.durable and not method.exclusive,  # it would not outlive its connection
-        arguments={} if method.passive else arguments.of_queue(channel.client.vhost, name, method.arguments),
+        arguments={} if method.passive else arguments.of_queue(name, method.arguments),
         passive=method.passive,
         exclusive=method.exclusive,
         auto_delete=method.auto_delete,

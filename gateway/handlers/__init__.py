@@ -7,6 +7,7 @@ reads.py           Slices, reads and reservations.
 administration.py  Virtual hosts, users, permissions, limits, definitions.
 lists.py           Lists of what exists, and the status.
 client_lists.py    Lists of connections, channels and consumers, here and at other gateways.
+streams.py         What the consumers of streams ask for.
 status.py          The broker's state, asked of every process.
 dead_letters.py    Dead letters that shards hand over: published to their queue's dead-letter exchange.
 death_history.py   What is written into dead letters: x-death, the first and the last death.

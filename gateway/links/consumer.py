@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from shardmq.bus.coordinator_link import Reply
 from shardmq.bus.messages.shard import Delivered
+from shardmq.bus.messages.streams import Reading
 from shardmq.errors import RequestError
 from shardmq.limits import DECLARE_SECONDS, DELIVERY_WINDOW_BYTES
 
@@ -91,6 +92,7 @@ class Consumer:
         owed: bytes the socket has taken since the shard last heard.
         permitted: bytes that may be on their way beyond the window.
         borrowed: bytes that have come beyond it, and were not handed to the socket.
+        reading: what its shard is to read of a stream from here on; None for other queues.
     """
 
     __slots__ = (
@@ -108,6 +110,7 @@ class Consumer:
         "prefetch",
         "priority",
         "queue",
+        "reading",
         "receiver",
         "running",
         "settled",
@@ -140,12 +143,19 @@ class Consumer:
         self.overhead = self.owed = 0
         self.permitted = self.borrowed = 0
         self.settled: list[tuple[int, int]] = []
+        self.reading: Reading | None = None
 
     def hold(self, count: int) -> None:
         """Count messages that are handed to the client; below 0, messages that are settled or were lost."""
         self.unacked += count
         if self.is_counted:
             self.receiver.unacked += count
+
+    def read_on(self, offset: int) -> None:
+        """Note where to read on in a stream, should its shard be started again."""
+        reading = self.reading
+        assert reading is not None
+        self.reading = Reading("offset", offset, reading.tags, reading.has_untagged)
 
 
 HeldDelivery = tuple[Consumer, int]

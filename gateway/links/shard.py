@@ -160,6 +160,7 @@ class ShardLink:
             consumer.timeout_ms,
             consumer.settled_late,
             consumer.overhead,
+            consumer.reading,
         )
         self.ask(message, reply, seconds)
 

@@ -4,10 +4,11 @@ from typing import Any
 
 from shardmq.bus.coordinator_link import Reply
 from shardmq.gateway.handlers.replies import delivery_table, done, shaped
+from shardmq.gateway.handlers.streams import READER_ARGUMENTS, reading_of
 from shardmq.gateway.native import direct_reply
 from shardmq.gateway.session.channel import Channel
 from shardmq.protocol.native.operations.basic import BasicCancel, BasicConsume, BasicGet, BasicQos, BasicRecover
-from shardmq.topology.arguments import CONSUMER_ARGUMENTS, check_arguments
+from shardmq.topology.arguments import CONSUMER_ARGUMENTS, check_arguments, is_stream
 
 
 def basic_consume(channel: Channel, operation: BasicConsume, reply: Reply) -> None:
@@ -25,19 +26,28 @@ def basic_consume(channel: Channel, operation: BasicConsume, reply: Reply) -> No
         direct_reply.consume(channel, operation, reply)
         return
     if arguments:
-        check_arguments(
-            f"a consumer of queue '{operation.queue}' in vhost '{client.vhost}'", arguments, CONSUMER_ARGUMENTS
-        )
+        meant = {name: value for name, value in arguments.items() if name not in READER_ARGUMENTS}
+        check_arguments(f"a consumer of queue '{operation.queue}' in vhost '{client.vhost}'", meant, CONSUMER_ARGUMENTS)
     client.permissions.check_read(operation.queue, "queue")
+    queue = client.queue(operation.queue)
+    reading = reading_of(arguments) if is_stream(queue.arguments) else None
+
+    def shape(tag: str) -> dict[str, Any]:
+        consumer = channel.consumers.by_tag.get(tag)
+        if consumer is None or consumer.reading is None:
+            return {"consumer": tag}
+        return {"consumer": tag, "offset": consumer.reading.number}
+
     channel.consumers.consume(
-        client.queue(operation.queue),
+        queue,
         operation.consumer,
         operation.auto_ack,
         operation.prefetch,
-        shaped(reply, lambda tag: {"consumer": tag}),
+        shaped(reply, shape),
         priority=arguments.get("x-priority", 0),
         exclusive=operation.exclusive,
         timeout_ms=arguments.get("x-consumer-timeout", 0),
+        reading=reading,
     )
 
 

@@ -41,30 +41,15 @@ class Outbox(ClientConnection):
         """A channel's confirms, as a frame."""
         return encode(BasicConfirm(channel.number, channel.take_confirms()))
 
+    def send_read(self, channel: int, consumer: str, tag: int, offset: int, batch: RecordBatch) -> None:
+        """Send messages of a stream to a consumer, as `Front.send_read` has them."""
+        self.send_frame(encode(_delivered(channel, consumer, tag, False, batch, 0, offset)))
+
     def send_delivery(
         self, channel: int, consumer: str, tag: int, redelivered: bool, batch: RecordBatch, deliveries: int
     ) -> None:
         """Send messages to a consumer, as `Front.send_delivery` has them."""
-        batch = to_native(batch)
-        self.send_frame(
-            encode(
-                BasicDeliver(
-                    channel,
-                    consumer,
-                    tag,
-                    redelivered,
-                    batch.exchange,
-                    batch.routing_key,
-                    batch.flags,
-                    batch.timestamp_ms,
-                    batch.origin,
-                    batch.serial,
-                    batch.count,
-                    batch.records,
-                    deliveries,
-                )
-            )
-        )
+        self.send_frame(encode(_delivered(channel, consumer, tag, redelivered, batch, deliveries, None)))
 
     def send_refusal(self, channel: int, first: int, last: int, code: int, text: str, taken: int = 0) -> None:
         """Refuse publishes `first` to `last`; where it is one, its first `taken` messages are stored."""
@@ -92,3 +77,25 @@ class Outbox(ClientConnection):
             self.send(BasicCancelled(channel, consumer))
         else:
             self.send(BasicCancelled(channel, consumer, fault.code, fault.text))
+
+
+def _delivered(
+    channel: int, consumer: str, tag: int, redelivered: bool, batch: RecordBatch, deliveries: int, offset: int | None
+) -> BasicDeliver:
+    batch = to_native(batch)
+    return BasicDeliver(
+        channel,
+        consumer,
+        tag,
+        redelivered,
+        batch.exchange,
+        batch.routing_key,
+        batch.flags,
+        batch.timestamp_ms,
+        batch.origin,
+        batch.serial,
+        batch.count,
+        batch.records,
+        deliveries,
+        offset,
+    )

@@ -4,6 +4,7 @@ from typing import Final
 
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.messages.shard import Delivered, Got
+from shardmq.bus.messages.streams import Reading
 from shardmq.errors import NotAllowed, RequestError
 from shardmq.gateway.links.consumer import Consumer, HeldDelivery
 from shardmq.gateway.links.shard import ShardLink
@@ -61,6 +62,7 @@ class ChannelConsumers(ChannelPrefetch):
         priority: int = 0,
         exclusive: bool = False,
         timeout_ms: int = 0,
+        reading: Reading | None = None,
     ) -> None:
         """Start a consumer.
 
@@ -73,18 +75,13 @@ class ChannelConsumers(ChannelPrefetch):
             priority: consumers of a higher one are served first.
             exclusive: whether the queue has no other consumer.
             timeout_ms: what is unacked so long after its delivery is requeued; 0 for the queue's own time.
+            reading: what it reads of a stream; None for other queues.
 
         Raises:
             NotAllowed: the channel has a consumer of that tag.
         """
         client = self.client
-        if not tag:
-            self._tags_made += 1
-            tag = client.consumer_tag(self.number, self._tags_made)
-        if tag in self.by_tag:
-            raise NotAllowed(
-                f"channel {self.number} has a consumer '{tag}' already; choose another tag or cancel that one"
-            )
+        tag = self._free_tag(tag)
         link = client.state.links[queue.shard]
         consumer = link.add_consumer(self, queue.id, tag)
         consumer.window = client.next_window
@@ -97,19 +94,34 @@ class ChannelConsumers(ChannelPrefetch):
         consumer.exclusive = exclusive
         consumer.timeout_ms = timeout_ms
         consumer.times_out = timeout_ms > 0 or TIMEOUT in queue.arguments
+        consumer.reading = reading
         self.by_tag[tag] = consumer
         client.consumers += 1
         consumer.takes_replies = client.state.replies.add(queue, consumer, self)
-        consumer.is_plain = not (exclusive or queue.auto_delete or consumer.takes_replies or EXPIRES in queue.arguments)
+        is_special = exclusive or queue.auto_delete or consumer.takes_replies or EXPIRES in queue.arguments
+        consumer.is_plain = not is_special and reading is None
         if link.start_unasked(consumer):
             reply(tag)
         else:
             self._ask_to_start(link, consumer, reply)
 
+    def _free_tag(self, tag: str) -> str:
+        """Return the tag asked for, or one that is made for ""."""
+        if not tag:
+            self._tags_made += 1
+            tag = self.client.consumer_tag(self.number, self._tags_made)
+        if tag in self.by_tag:
+            raise NotAllowed(
+                f"channel {self.number} has a consumer '{tag}' already; choose another tag or cancel that one"
+            )
+        return tag
+
     def _ask_to_start(self, link: ShardLink, consumer: Consumer, reply: Reply) -> None:
         def started(outcome: Outcome) -> None:
             if isinstance(outcome, RequestError):
                 self._forget(consumer)
+            elif outcome is not None:
+                consumer.read_on(outcome)
             self.client.state.replies.start(consumer)
             reply(outcome if isinstance(outcome, RequestError) else consumer.tag)
 
@@ -212,7 +224,11 @@ class ChannelConsumers(ChannelPrefetch):
         tag = self._hand_out(consumer, delivered.first, batch.count, consumer.auto_ack)
         client = self.client
         front = client.front
-        front.send_delivery(self.number, consumer.tag, tag, delivered.redelivered, batch, delivered.deliveries)
+        if consumer.reading is None:
+            front.send_delivery(self.number, consumer.tag, tag, delivered.redelivered, batch, delivered.deliveries)
+        else:
+            consumer.read_on(delivered.first + batch.count)
+            front.send_read(self.number, consumer.tag, tag, delivered.first, batch)
         if consumer.settled_late:
             consumer.link.settle(consumer, delivered.first, delivered.first + batch.count)
             client.state.changed()

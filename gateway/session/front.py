@@ -43,6 +43,17 @@ class Front(Protocol):
             deliveries: how often each was delivered in vain before, where its queue counts that.
         """
 
+    def send_read(self, channel: int, consumer: str, tag: int, offset: int, batch: RecordBatch) -> None:
+        """Send messages of a stream to a consumer.
+
+        Args:
+            channel: the consumer's.
+            consumer: its tag.
+            tag: the delivery tag of the first message.
+            offset: of the first message.
+            batch: the messages.
+        """
+
     def send_refusal(self, channel: int, first: int, last: int, code: int, text: str, taken: int) -> None:
         """Refuse publishes `first` to `last`; where it is one, its first `taken` messages are stored."""
 

@@ -172,6 +172,11 @@ class ChannelPrefetch:
                 self._hand_on(shared)
         self._retune_later()
 
+    @property
+    def has_shared_prefetch(self) -> bool:
+        """Whether there is a limit of what all consumers hold together."""
+        return self._shared is not None
+
     def _retune_later(self) -> None:
         """Retune once a pass: a method of twenty bytes may concern thousands of consumers, and the last one counts."""
         if not self._is_retuned:

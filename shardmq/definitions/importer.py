@@ -57,8 +57,8 @@ class ImportStep:
 NOUNS: Final = ("vhosts", "users", "limits", "permissions", "exchanges", "queues", "bindings")
 """What is imported, in this order."""
 
-QUEUE_TYPES: Final = ("classic", "quorum")
-"""Types of queues that are imported; RabbitMQ has streams, too."""
+QUEUE_TYPES: Final = ("classic", "quorum", "stream")
+"""Types of queues that are imported."""
 
 IDLE_ARGUMENTS: Final = frozenset(
     {

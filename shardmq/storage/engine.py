@@ -26,10 +26,10 @@ Edit = tuple[int, bytes, Bytes | None]
 Row = tuple[bytes, memoryview]
 """Key, and the value as it is stored."""
 
-VERSION: Final = 4
+VERSION: Final = 7
 """Of the format of stores. 1: rows without checksums, but for bodies. 2: every row with one (checksums.py). 4: bodies
-that several queues have are stored once (shards/storage/schema.py). There is no 3: its digit is one wrong bit away from
-1, whose rows are believed without checksums."""
+that several queues have are stored once (shards/storage/schema.py). 7: segments of partitions have times. There is no
+3 and no 5: their digits are one wrong bit away from 1, whose rows are believed without checksums."""
 
 CHECKSUMS_SINCE: Final = 2
 """The first version in which every row has a checksum."""

@@ -1,9 +1,10 @@
-"""The x-arguments of queues, exchanges and consumers: which there are, their checks, a queue's arguments parsed.
+"""The x-arguments of queues, streams, exchanges and consumers: which there are, their checks; those of queues, parsed.
 
 Names and meanings are RabbitMQ's (its pages on TTL, queue length, priority, dead lettering, quorum queues and single
 active consumer), and beside them `x-consumer-timeout-action`, which RabbitMQ has not.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -50,6 +51,30 @@ def boolean(value: Any) -> str | None:
     return None if type(value) is bool else "true or false"
 
 
+AGE: Final = re.compile(r"([0-9]{1,9})([YMDhms])")
+AGE_UNITS_MS: Final = {
+    "Y": 365 * 86_400_000,
+    "M": 30 * 86_400_000,
+    "D": 86_400_000,
+    "h": 3_600_000,
+    "m": 60_000,
+    "s": 1_000,
+}
+"""RabbitMQ's units of ages, in milliseconds."""
+
+
+def age_ms(text: str) -> int | None:
+    """Return an age in milliseconds, such as 3,600,000 for "1h"; None where it is none."""
+    match = AGE.fullmatch(text)
+    return int(match[1]) * AGE_UNITS_MS[match[2]] if match else None
+
+
+def age(value: Any) -> str | None:
+    """Check for an age."""
+    is_age = type(value) is str and age_ms(value) is not None
+    return None if is_age else "a whole number and one of Y, M, D, h, m, s, such as '12h'"
+
+
 QUEUE_ARGUMENTS: Final[Mapping[str, Check]] = {
     "x-message-ttl": integer(0, LIFE_MS_MAX),
     "x-expires": integer(1, LIFE_MS_MAX),
@@ -65,12 +90,27 @@ QUEUE_ARGUMENTS: Final[Mapping[str, Check]] = {
     "x-consumer-timeout": integer(1, DELAY_MS_MAX),
     "x-consumer-timeout-action": one_of("requeue", "dead-letter"),
     "x-queue-type": one_of(
-        "classic", "quorum"
+        "classic", "quorum", "stream"
     ),  # queues are on disk with the confirm and keep few messages in memory, so they are both
     "x-queue-mode": one_of("default", "lazy"),
     "x-queue-version": integer(1, 2),
 }
-"""The arguments of queues, and the checks of their values."""
+"""The arguments of queues that are no streams, and the checks of their values."""
+
+SEGMENT_BYTES_MAX: Final = 3_000_000_000
+"""RabbitMQ's limit of x-stream-max-segment-size-bytes."""
+
+STREAM_ARGUMENTS: Final[Mapping[str, Check]] = {
+    "x-queue-type": one_of("stream"),
+    "x-max-length-bytes": integer(0, LENGTH_MAX),
+    "x-max-age": age,
+    "x-stream-max-segment-size-bytes": integer(0, SEGMENT_BYTES_MAX),  # segments have a size of their own here
+    "x-stream-filter-size-bytes": integer(16, 255),  # filters are exact here
+    "x-initial-cluster-size": integer(1, LENGTH_MAX),
+    "x-queue-leader-locator": text,
+    "x-queue-mode": one_of("default", "lazy"),  # says nothing, as in RabbitMQ
+}
+"""The arguments of streams, and the checks of their values."""
 
 EXCHANGE_ARGUMENTS: Final[Mapping[str, Check]] = {"alternate-exchange": text}
 """The arguments of exchanges of any type."""
@@ -116,6 +156,11 @@ def check_arguments(thing: str, arguments: Mapping[str, Any], known: Mapping[str
             raise PreconditionFailed(f"invalid arg '{name}' for {thing}: {value!r}; expected is {expected}")
 
 
+def is_stream(arguments: Mapping[str, Any]) -> bool:
+    """Tell whether a queue with these arguments is a stream: its messages stay, and are read from any offset."""
+    return arguments.get("x-queue-type") == "stream"
+
+
 def check_queue_arguments(thing: str, arguments: Mapping[str, Any]) -> None:
     """Check the arguments of a queue.
 
@@ -127,7 +172,13 @@ def check_queue_arguments(thing: str, arguments: Mapping[str, Any]) -> None:
         PreconditionFailed: an argument does not exist, its value is not expected, or it means nothing without another
             argument that is missing.
     """
-    check_arguments(thing, arguments, QUEUE_ARGUMENTS)
+    is_of_stream = is_stream(arguments)
+    known, others = (STREAM_ARGUMENTS, QUEUE_ARGUMENTS) if is_of_stream else (QUEUE_ARGUMENTS, STREAM_ARGUMENTS)
+    for name in arguments:
+        if name in others and name not in known:
+            kind = arguments.get("x-queue-type", "classic")
+            raise PreconditionFailed(f"invalid arg '{name}' for {thing} of queue type rabbit_{kind}_queue")
+    check_arguments(thing, arguments, known)
     for name, needed in (
         ("x-dead-letter-routing-key", "x-dead-letter-exchange"),
         ("x-dead-letter-strategy", "x-dead-letter-exchange"),
@@ -163,7 +214,8 @@ class QueueArguments(msgspec.Struct, frozen=True):
         ttl_ms: how long a message may wait (x-message-ttl).
         expires_ms: the queue is deleted when it is not used for so long (x-expires).
         max_length: the most ready messages (x-max-length).
-        max_length_bytes: the most bytes in bodies of ready messages (x-max-length-bytes).
+        max_length_bytes: the most bytes in bodies of ready messages; in a stream, of all its records
+            (x-max-length-bytes).
         overflow: what happens at the length limit: drop-head, reject-publish or reject-publish-dlx (x-overflow).
         max_priority: the highest priority that counts (x-max-priority).
         single_active_consumer: whether one consumer at a time gets messages (x-single-active-consumer).
@@ -174,6 +226,7 @@ class QueueArguments(msgspec.Struct, frozen=True):
         consumer_timeout_ms: how long a delivery may stay unsettled (x-consumer-timeout).
         timeout_dead_letters: whether overdue deliveries are dead-lettered and not requeued
             (x-consumer-timeout-action).
+        max_age_ms: how old messages of a stream may be (x-max-age).
     """
 
     ttl_ms: int | None = None
@@ -188,6 +241,7 @@ class QueueArguments(msgspec.Struct, frozen=True):
     dead_letter_routing_key: str | None = None
     consumer_timeout_ms: int | None = None
     timeout_dead_letters: bool = False
+    max_age_ms: int | None = None
 
     @staticmethod
     def of(arguments: Mapping[str, Any]) -> "QueueArguments":
@@ -197,6 +251,7 @@ class QueueArguments(msgspec.Struct, frozen=True):
             expires_ms=arguments.get("x-expires"),
             max_length=arguments.get("x-max-length"),
             max_length_bytes=arguments.get("x-max-length-bytes"),
+            max_age_ms=age_ms(arguments.get("x-max-age", "")),
             overflow=arguments.get("x-overflow", "drop-head"),
             max_priority=arguments.get("x-max-priority"),
             single_active_consumer=arguments.get("x-single-active-consumer", False),

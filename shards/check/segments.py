@@ -22,10 +22,19 @@ from shardmq.shards.check.closed_store import ClosedStore
 from shardmq.shards.check.queues import Look, lost, strange_queue
 from shardmq.shards.check.shared import bytes_of, is_reference, referred_by, without_bodies
 from shardmq.shards.queues.delivery import SUBQUEUE_BITS
+from shardmq.shards.segments.index_entry import extent_of, segment_of
 from shardmq.shards.segments.segment import NumberedBatch, Segment, body_sizes
 from shardmq.shards.segments.shared_batch import BY_REFERENCE
-from shardmq.shards.storage.schema import INDEX, NUMBER, PLACE, SEGMENTS, extent_of, number_of, segment_of
+from shardmq.shards.segments.timed_segment import TimedSegment
+from shardmq.shards.storage.schema import (
+    INDEX,
+    NUMBER,
+    PLACE,
+    SEGMENTS,
+    number_of,
+)
 from shardmq.storage.repair.findings import Finding, Repair
+from shardmq.topology.arguments import is_stream
 
 _decode_batches: Final = msgspec.msgpack.Decoder(list[NumberedBatch]).decode
 
@@ -159,7 +168,16 @@ def _agree(entry: Segment, batches: list[NumberedBatch]) -> bool:
         and entry.count == sum([batch.count for _, batch in batches])
         and entry.bytes == sum([bytes_of(batch) for _, batch in batches])
         and entry.shared == referred_by(batches)
+        and (type(entry) is not TimedSegment or _times(entry) == (_time(batches[0]), _time(batches[-1])))
     )
+
+
+def _times(entry: TimedSegment) -> tuple[int, int]:
+    return entry.first_ms, entry.last_ms
+
+
+def _time(numbered: NumberedBatch) -> int:
+    return numbered[1].timestamp_ms
 
 
 def _end_of(batches: list[NumberedBatch]) -> int:
@@ -175,7 +193,11 @@ def _note_end(look: Look, queue: int, end: int) -> None:
 def _rebuilt(look: Look, key: bytes, batches: list[NumberedBatch]) -> Segment:
     """A segment as its messages tell it: numbers between them were never there."""
     queue, first = PLACE.unpack(key)
-    segment = Segment(queue, first, durable=True, born=0.0)
+    declared = look.queues.get(queue)
+    kind = TimedSegment if declared is not None and is_stream(declared.arguments) else Segment
+    segment = kind(queue, first, durable=True, born=0.0)
+    if isinstance(segment, TimedSegment):
+        segment.first_ms, segment.last_ms = _time(batches[0]), _time(batches[-1])
     segment.end = _end_of(batches)
     gone = RangeSet([(first, segment.end)])
     for start, batch in batches:
@@ -186,7 +208,7 @@ def _rebuilt(look: Look, key: bytes, batches: list[NumberedBatch]) -> Segment:
     segment.live = segment.count
     segment.gone = gone or None
     segment.shared = referred_by(batches)
-    declared = look.queues.get(queue)
-    if segment.shared is None and declared is not None and "x-max-length-bytes" in declared.arguments:
+    has_length_limit = kind is Segment and declared is not None and "x-max-length-bytes" in declared.arguments
+    if segment.shared is None and has_length_limit:
         segment.body_bytes = sum([size for _, batch in batches for size in body_sizes(batch)])
     return segment

@@ -12,6 +12,7 @@ import msgspec
 from shardmq.message.record_batch import RecordBatch
 from shardmq.ranges import RangeSet
 from shardmq.shards.check.queues import Look, lost
+from shardmq.shards.segments.index_entry import extent_of
 from shardmq.shards.segments.segment import NumberedBatch, Segment
 from shardmq.shards.segments.shared_batch import BY_REFERENCE, Reference, reference_of
 from shardmq.shards.storage.schema import (
@@ -19,7 +20,6 @@ from shardmq.shards.storage.schema import (
     NUMBER,
     SEGMENTS,
     SHARED,
-    extent_of,
     number_of,
     segment_key,
 )

@@ -25,6 +25,8 @@ from shardmq.shards.state.ack_timeouts import AckTimeouts
 from shardmq.shards.state.consumers import Consumer
 from shardmq.shards.state.hosted_queue import HostedQueue
 from shardmq.shards.state.shard import PeerState, ShardState
+from shardmq.shards.topics.cursor import NEXT, cursor_at
+from shardmq.shards.topics.partition import Partition
 
 LOST_MS: Final = 5000
 """How long an auto-delete queue is kept after its last consumers went with their gateway's session: a broken link is
@@ -70,7 +72,7 @@ class Consuming:
             if hosted is not None and not len(hosted.consumers) and hosted.queue.declared.auto_delete:
                 state.schedule.at(state.schedule.now_ms + LOST_MS, partial(state.look_unused, hosted))
 
-    def _consume(self, responder: Responder[None], message: Consume) -> None:
+    def _consume(self, responder: Responder[int | None], message: Consume) -> None:
         state = self._state
         hosted = state.found(responder, message.queue)
         if hosted is None:
@@ -100,6 +102,8 @@ class Consuming:
             message.exclusive,
         )
         consumer.overhead = message.overhead
+        if isinstance(hosted.queue, Partition):
+            consumer.cursor = cursor_at(hosted.queue, message.reading or NEXT)
         if not message.auto_ack:
             self._limit(consumer, message.timeout_ms)
         consumer.settles = not message.auto_ack or message.settled_late
@@ -110,7 +114,7 @@ class Consuming:
         state.use(hosted)
         state.unused.pop(message.queue, None)
         state.active[message.queue] = hosted
-        responder.answer(None)
+        responder.answer(consumer.cursor.offset if consumer.cursor is not None else None)
 
     def _limit(self, consumer: Consumer, timeout_ms: int) -> None:
         """Give a consumer deadlines, if it or its queue has a time for them."""
@@ -257,6 +261,8 @@ class Consuming:
         if hosted is None:
             return
         queue = hosted.queue
+        if state.is_refused_of_stream(responder, hosted, "basic.get"):
+            return
         consumers = state.peers[responder.peer].consumers
         consumer = consumers.get(message.consumer)
         if consumer is not None and consumer.queue is not queue:

@@ -12,12 +12,12 @@ from shardmq.shards.handlers.dead_letters import DeadLetterSender
 from shardmq.shards.handlers.delays import DelayedMessages
 from shardmq.shards.handlers.enrolment import Enrolment
 from shardmq.shards.handlers.reservations import Reservations
-from shardmq.shards.queues.factory import make_queue
 from shardmq.shards.segments.segment import Segment
 from shardmq.shards.segments.steps import SEGMENT_COST_BYTES, Steps
-from shardmq.shards.state.hosted_queue import HostedQueue
+from shardmq.shards.state.hosted_queue import HostedQueue, make_queue
 from shardmq.shards.state.shard import COORDINATOR, ShardState
 from shardmq.shards.state.sliced_work import SLICE_BYTES
+from shardmq.shards.topics.partition import Partition
 from shardmq.topology.entities import Queue
 
 DROPPED_MAX: Final = 1024
@@ -119,11 +119,12 @@ class Administration:
             self._state.refuse_missing(responder, message.queue)
             return
         self._state.catch_up(hosted)
-        if message.if_unused and len(hosted.consumers):
+        is_stream = isinstance(hosted.queue, Partition)  # RabbitMQ deletes streams whatever the conditions
+        if message.if_unused and len(hosted.consumers) and not is_stream:
             count = len(hosted.consumers)
             text = f"{hosted.title} in use: it has {count} consumers; cancel them, or delete without if-unused"
             responder.refuse(ReplyCode.PRECONDITION_FAILED, text)
-        elif message.if_empty and hosted.queue.ready:
+        elif message.if_empty and hosted.queue.ready and not is_stream:
             text = f"{hosted.title} not empty: {hosted.queue.ready} are ready; purge it, or delete without if-empty"
             responder.refuse(ReplyCode.PRECONDITION_FAILED, text)
         else:
@@ -188,7 +189,7 @@ class Administration:
 
     def _purge(self, responder: Responder[int], message: Purge) -> None:
         hosted = self._state.found(responder, message.queue)
-        if hosted is not None:
+        if hosted is not None and not self._state.is_refused_of_stream(responder, hosted, "queue.purge"):
             self._state.catch_up(hosted)
             count, steps = hosted.queue.purge()
             self._state.active[message.queue] = hosted
@@ -215,7 +216,8 @@ class Administration:
                 hosted.is_kept = True  # it had lost its consumers (auto-delete); who declares it is about to consume
             self._state.use(hosted)
             self._state.catch_up(hosted)
-            responder.answer((hosted.queue.ready, len(hosted.consumers)))
+            consumers = 0 if isinstance(hosted.queue, Partition) else len(hosted.consumers)  # RabbitMQ's rule
+            responder.answer((hosted.queue.ready, consumers))
 
     def _peek(self, responder: Responder[Sequence[SeenBatch]], message: Peek) -> None:
         hosted = self._state.found(responder, message.queue)

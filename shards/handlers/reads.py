@@ -6,7 +6,6 @@ from there.
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
 from typing import Any, Final
 
 from shardmq.bus.listener import Responder
@@ -25,6 +24,9 @@ nobody else waits for them."""
 
 READ_RANGES: Final = 8192
 """Ranges of neighbouring messages shown at once: each takes some 10 us, however few messages it has."""
+
+ALL_NUMBERS: Final = 1 << 64
+"""Above all messages' numbers."""
 
 
 class Reads:
@@ -70,7 +72,7 @@ class Reads:
             ranges = list(held.left)
         else:
             self._state.catch_up(hosted)
-            ranges = [part for subqueue in hosted.queue.subqueues for part in subqueue.between(0, subqueue.next)]
+            ranges = list(hosted.queue.between(0, ALL_NUMBERS))
         responder.answer(slices_of(ranges, message.count))
 
     def _read(self, responder: Responder[tuple[Sequence[SeenBatch], int | None]], message: Read) -> None:
@@ -144,7 +146,7 @@ def _shown(queue: Queue, held: ActiveReservation | None, message: Read) -> tuple
     if held is not None:
         numbers = held.left.walk(message.first, message.end)
     else:
-        numbers = chain.from_iterable([subqueue.between(message.first, message.end) for subqueue in queue.subqueues])
+        numbers = queue.between(message.first, message.end)
     ranges, following = _first(numbers, message.count)
     if not ranges:
         return [], None

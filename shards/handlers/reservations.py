@@ -160,7 +160,7 @@ class Reservations:
     def _reserve(self, responder: Responder[tuple[int, bool]], message: Reserve) -> None:
         state = self._state
         hosted = state.found(responder, message.queue)
-        if hosted is None:
+        if hosted is None or state.is_refused_of_stream(responder, hosted, "a reservation"):
             return
         state.use(hosted)
         held = self._held(message.queue, message.name)

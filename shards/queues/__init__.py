@@ -1,7 +1,6 @@
 """Queues in memory: which messages are ready, unacked or held, in which order.
 
 queue.py               What a shard does with a queue, whatever its kind.
-factory.py             Which kind a declaration asks for.
 plain_queue.py         A queue without arguments that its messages would notice: one subqueue.
 configured_queue.py    A queue with priorities, TTL, length limit, delivery limit or dead letters.
 priority_levels.py     Its subqueues, one for each priority in use.

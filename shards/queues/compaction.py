@@ -20,6 +20,7 @@ from shardmq.shards.segments.delivery_counts import DeliveryCounts
 from shardmq.shards.segments.segment import SEGMENT_BYTES, NumberedBatch, Segment, body_sizes
 from shardmq.shards.segments.shared_batch import SharedBatch, shared_batch
 from shardmq.shards.segments.slicer import BatchSlicer
+from shardmq.shards.segments.timed_segment import TimedSegment
 from shardmq.shards.storage.write_buffer import Compactable, WriteBuffer
 
 PASS_BYTES: Final = 8 << 20
@@ -202,12 +203,14 @@ def _pack(model: Segment, batches: list[NumberedBatch], now: float) -> list[Segm
     segment = None
     for first, batch in batches:
         if segment is None or segment.bytes >= SEGMENT_BYTES:
-            segment = Segment(model.queue, first, model.durable, now)
+            segment = type(model)(model.queue, first, model.durable, now)
             segments.append(segment)
         if first > segment.end:
             if segment.gone is None:
                 segment.gone = RangeSet()
             segment.gone.add(segment.end, first)
+        if type(segment) is TimedSegment:
+            segment.cover(batch)
         assert segment.batches is not None
         segment.batches.append((first, batch))
         segment.end = first + batch.count

@@ -1,6 +1,6 @@
 """The queue with arguments: priorities, TTL, length limit, delivery limit, dead letters, in any combination."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from shardmq.message.record_batch import RecordBatch
@@ -137,6 +137,11 @@ class ConfiguredQueue:
     def head_bytes(self) -> int:
         """Return the bytes of the next message; 0 where none is ready."""
         return self._levels.head_bytes()
+
+    def between(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield ready messages numbered [start, end)."""
+        for subqueue in self.subqueues:
+            yield from subqueue.between(start, end)
 
     def peek(self, offset: int, count: int) -> list[Delivery]:
         """Look at ready messages; nothing changes."""

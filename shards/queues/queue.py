@@ -1,6 +1,6 @@
 """What a shard does with a queue, whatever kind of queue it is."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from shardmq.message.record_batch import RecordBatch
@@ -96,6 +96,10 @@ class Queue(Protocol):
 
     def peek(self, offset: int, count: int) -> list[Delivery]:
         """Look at ready messages, from the one `offset` behind the head on; nothing changes. Bounded in bytes."""
+        ...
+
+    def between(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield ready messages numbered [start, end), range by range in order; nothing may change meanwhile."""
         ...
 
     def settle(self, ranges: Ranges) -> None:

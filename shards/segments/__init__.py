@@ -3,9 +3,11 @@
 body_cache.py       Which bodies are in memory, within a budget.
 delivery_counts.py  How often each of some messages was delivered in vain, kept by ranges: most were not, and others
                     were together.
+index_entry.py      A segment's entry in the index.
 reference_counts.py How many segments refer to each shared body.
 segment.py          Segments: the unit in which messages are stored, read back and deleted.
 shared_batch.py     Batches whose records are stored once for several queues.
+timed_segment.py    Segments of partitions, which know when their messages came.
 slicer.py           Cutting record batches by message.
 steps.py            Work that is carried out in steps, with what each step counts for.
 """

@@ -1,16 +1,13 @@
-"""Consumers, their credit, and whose turn it is."""
+"""Consumers and their credit."""
 
-from collections import deque
-from collections.abc import Iterator
 from typing import Any, Final
 
 from shardmq.bus.listener import Peer
-from shardmq.bus.messages.shard import Delivered, Spent, Wanted
-from shardmq.limits import DELIVERY_CREDIT_SHARE, NAME_BYTES_MAX
-from shardmq.message.record import cost
+from shardmq.limits import DELIVERY_CREDIT_SHARE
 from shardmq.ranges import RangeSet
 from shardmq.shards.queues.queue import Queue
 from shardmq.shards.state.ack_timeouts import AckTimeouts
+from shardmq.shards.topics.cursor import Cursor
 
 UNLIMITED: Final = 1 << 62
 """The credit of a consumer without a prefetch."""
@@ -39,6 +36,7 @@ class Consumer:
         priority: those with a higher one are served before it.
         exclusive: whether it wants to be the queue's only one.
         timeouts: when what it holds is overdue, if that is limited.
+        cursor: where it is in the partition that it reads; None where it consumes a queue.
         is_active: whether it is served; the others of a queue with a single active consumer wait for their turn.
         is_waiting: whether it is out of turn, because it has no credit.
         fresh_from: what it got from this number on, it got as the first.
@@ -47,6 +45,7 @@ class Consumer:
     __slots__ = (
         "_room_least",
         "auto_ack",
+        "cursor",
         "exclusive",
         "fresh_from",
         "held",
@@ -93,6 +92,7 @@ class Consumer:
         self.priority = priority
         self.exclusive = exclusive
         self.timeouts: AckTimeouts | None = None
+        self.cursor: Cursor | None = None
         self.is_active = False
         self.is_waiting = False
         self.fresh_from = 0
@@ -136,198 +136,3 @@ class Consumer:
             "active": self.is_active,
             "unacked": self.held.count,
         }
-
-
-class _Level:
-    """Consumers of one priority.
-
-    Attributes:
-        priority: theirs.
-        turns: those who may have credit, in the order of their turns.
-        members: how many there are, with credit or without.
-    """
-
-    __slots__ = ("members", "priority", "turns")
-
-    def __init__(self, priority: int) -> None:
-        self.priority = priority
-        self.turns: deque[Consumer] = deque()
-        self.members = 0
-
-
-class RoundRobin:
-    """The consumers of a queue, in the order of their turns.
-
-    A consumer without credit is out of turn until `wake`, so that a thousand busy consumers are not asked again for
-    every message.
-
-    Attributes:
-        exclusive: the consumer that wants to be the only one, if there is one.
-    """
-
-    __slots__ = ("_active", "_consumers", "_levels", "_queue", "_single", "exclusive")
-
-    def __init__(self, queue: Queue) -> None:
-        self._queue = queue
-        self._single = queue.arguments.single_active_consumer
-        self._active: Consumer | None = None  # of a single active consumer
-        self._consumers: dict[Consumer, None] = {}  # oldest first
-        self._levels: list[_Level] = []  # highest priority first
-        self.exclusive: Consumer | None = None
-
-    def __len__(self) -> int:
-        return len(self._consumers)
-
-    def __iter__(self) -> Iterator[Consumer]:
-        return iter(list(self._consumers))
-
-    def join(self, consumer: Consumer) -> None:
-        """Add a consumer, last in turn."""
-        self._consumers[consumer] = None
-        if consumer.exclusive:
-            self.exclusive = consumer
-        if not self._single:
-            self._enter(consumer)
-        elif self._active is None:
-            self._active = consumer
-            self._enter(consumer)
-
-    def leave(self, consumer: Consumer) -> None:
-        """Remove a consumer, if it is there."""
-        if consumer not in self._consumers:
-            return
-        del self._consumers[consumer]
-        if self.exclusive is consumer:
-            self.exclusive = None
-        if consumer.is_active:
-            self._exit(consumer)
-        if self._active is consumer:
-            # The highest priority; of equals, max() takes the first, and that is the oldest.
-            self._active = max(self._consumers, key=lambda other: other.priority, default=None)
-            if self._active is not None:
-                self._enter(self._active)
-
-    def wake(self, consumer: Consumer) -> None:
-        """Put a consumer back in turn: it may have credit again."""
-        if consumer.is_waiting:
-            consumer.is_waiting = False
-            self._level(consumer.priority).turns.append(consumer)
-
-    def credit(self) -> int:
-        """Return how many messages consumers would take at once."""
-        return sum([max(0, consumer.credit()) for level in self._levels for consumer in level.turns])
-
-    def deliver(self) -> None:
-        """Hand out what is ready to those with credit, in turn and in equal shares, the highest priority first."""
-        queue = self._queue
-        for level in self._levels:
-            turns = level.turns
-            while turns and (ready := queue.ready):
-                if len(turns) > 1:
-                    self._round(turns, ready)
-                elif not self._serve_alone(turns, ready):
-                    break
-
-    def _serve_alone(self, turns: deque[Consumer], ready: int) -> bool:
-        """Give the only consumer its turn; returns whether it may get more. As `_round`, in a third of the time."""
-        consumer = turns[0]
-        credit = consumer.credit()
-        if credit > 0 and self._serve(consumer, min(ready, credit)):
-            return True
-        if credit <= 0 or self._queue.ready:
-            consumer.is_waiting = True
-            turns.popleft()
-        return False
-
-    def _round(self, turns: deque[Consumer], ready: int) -> None:
-        """Give each consumer one turn, while there are messages. One that cannot be served is out of turn."""
-        able: list[Consumer] = []
-        while turns and len(able) < ready:
-            consumer = turns.popleft()
-            if consumer.credit() > 0:
-                able.append(consumer)
-            else:
-                consumer.is_waiting = True
-        if not able:
-            return
-        share = -(-ready // len(able))
-        for place, consumer in enumerate(able):
-            if self._serve(consumer, min(share, consumer.credit())):
-                turns.append(consumer)
-            elif self._queue.ready:
-                consumer.is_waiting = True  # the next message does not fit, until what is under way to it has arrived
-            else:
-                turns.extendleft(reversed(able[place:]))
-                return
-
-    def _serve(self, consumer: Consumer, limit: int) -> bool:
-        """Hand out `limit` messages at most; returns whether there were any that may go."""
-        queue = self._queue
-        room = max(consumer.room, consumer.permit)
-        stored = queue.stored_bytes()
-        if stored > max(room, consumer.window):  # not read before it may go
-            self._may_go(consumer, stored)
-            return False
-        if consumer.overhead:
-            limit = min(limit, max(1, room // (consumer.overhead + 2 * NAME_BYTES_MAX)))
-        deliveries = queue.take(limit, room, alone=False)
-        if not deliveries and queue.ready and self._may_go(consumer, queue.head_bytes()):
-            deliveries = queue.take(1, consumer.window, alone=False)
-        post = consumer.peer.post
-        if consumer.permit and deliveries:
-            self._spend(consumer, sum([len(batch.records) for *_, batch in deliveries]))
-        for first, redelivered, delivery_count, batch in deliveries:
-            end = first + batch.count
-            consumer.room -= cost(batch, consumer.overhead)
-            if not consumer.settles:
-                queue.settle([(first, end)])
-            elif consumer.timeouts is None:
-                consumer.held.add(first, end)
-            else:
-                consumer.hold(first, end, redelivered)
-            if redelivered and end > consumer.fresh_from:
-                consumer.fresh_from = end
-            post(Delivered(consumer.number, first, redelivered, batch, delivery_count))
-        return bool(deliveries)
-
-    def _may_go(self, consumer: Consumer, size: int) -> bool:
-        """Tell whether a message may go that does not fit into the free part of the window.
-
-        One as large as the window may go when nothing else is under way; a larger one needs a permit.
-        """
-        if size <= consumer.window:
-            return consumer.is_clear()
-        if not consumer.is_asking:
-            consumer.is_asking = True
-            consumer.peer.post(Wanted(consumer.number, size))
-        return False
-
-    def _spend(self, consumer: Consumer, size: int) -> None:
-        """Charge what goes now to the permit, and not to the window."""
-        consumer.peer.post(Spent(consumer.number, consumer.permit, size))
-        consumer.room += size
-        consumer.permit = 0
-
-    def _enter(self, consumer: Consumer) -> None:
-        level = self._level(consumer.priority)
-        level.members += 1
-        level.turns.append(consumer)
-        consumer.is_active = True
-
-    def _exit(self, consumer: Consumer) -> None:
-        level = self._level(consumer.priority)
-        level.members -= 1
-        if not consumer.is_waiting:
-            level.turns.remove(consumer)
-        consumer.is_active = consumer.is_waiting = False
-        if not level.members:
-            self._levels.remove(level)
-
-    def _level(self, priority: int) -> _Level:
-        for level in self._levels:
-            if level.priority == priority:
-                return level
-        level = _Level(priority)
-        self._levels.append(level)
-        self._levels.sort(key=lambda other: -other.priority)
-        return level

@@ -1,12 +1,28 @@
 """A queue with all that belongs to it here: consumers, producers, delays, expiry."""
 
+from typing import Final
+
+from shardmq.runtime.clock import SteadyClock
+from shardmq.shards.queues.configured_queue import ConfiguredQueue
+from shardmq.shards.queues.plain_queue import PlainQueue
 from shardmq.shards.queues.queue import Queue
-from shardmq.shards.state.consumers import RoundRobin
 from shardmq.shards.state.deduplication import ProducerSequences
+from shardmq.shards.state.readers import Readers
+from shardmq.shards.state.round_robin import RoundRobin
+from shardmq.shards.storage.recovery import NOTHING_STORED, RecoveredQueue
+from shardmq.shards.storage.write_buffer import WriteBuffer
+from shardmq.shards.topics.partition import Partition
+from shardmq.topology.arguments import is_stream
+from shardmq.topology.entities import Queue as Declared
 
 
 class HostedQueue:
     """A queue, and what belongs to it here.
+
+    Args:
+        queue: itself.
+        now_ms: what time it is.
+        behind: gets its id where its readers have more to look through than one pass does.
 
     Attributes:
         queue: itself.
@@ -46,9 +62,9 @@ class HostedQueue:
         "used_ms",
     )
 
-    def __init__(self, queue: Queue, now_ms: int) -> None:
+    def __init__(self, queue: Queue, now_ms: int, behind: dict[int, None]) -> None:
         self.queue = queue
-        self.consumers = RoundRobin(queue)
+        self.consumers = Readers(queue.id, behind) if isinstance(queue, Partition) else RoundRobin(queue)
         self.producers: ProducerSequences | None = None
         self.delayed = self.fired_ms = 0
         self.timers_at: int | None = None
@@ -59,7 +75,7 @@ class HostedQueue:
         self.is_watched = False
         arguments = queue.arguments
         self.refuses = arguments.overflow != "drop-head"
-        self.drops_head = not self.refuses and (
+        self.drops_head = not (self.refuses or isinstance(queue, Partition)) and (
             arguments.max_length is not None or arguments.max_length_bytes is not None
         )
         self.is_condemned = self.is_leaving = self.is_gone = False
@@ -77,3 +93,32 @@ class HostedQueue:
             return True
         expires_ms = self.queue.arguments.expires_ms
         return expires_ms is not None and not self.queue.reserved and self.used_ms + expires_ms <= now_ms
+
+
+_MESSAGE_ARGUMENTS: Final = (
+    "x-message-ttl",
+    "x-max-length",
+    "x-max-length-bytes",
+    "x-max-priority",
+    "x-delivery-limit",
+    "x-dead-letter-exchange",
+    "x-consumer-timeout-action",
+)
+"""Arguments that change what becomes of messages. The others are about consumers and the queue itself."""
+
+
+def make_queue(
+    declared: Declared, buffer: WriteBuffer, clock: SteadyClock, stored: RecoveredQueue = NOTHING_STORED
+) -> Queue:
+    """Make the queue of a declaration.
+
+    Args:
+        declared: what it is; its arguments were checked.
+        buffer: where its changes are written down.
+        clock: what times to live are measured by.
+        stored: what a start found of it.
+    """
+    if is_stream(declared.arguments):
+        return Partition(declared, buffer, clock, stored)
+    kind = ConfiguredQueue if any(name in declared.arguments for name in _MESSAGE_ARGUMENTS) else PlainQueue
+    return kind(declared, buffer, clock, stored)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from shardmq.bus.listener import Peer, Responder
 from shardmq.bus.messages.shard import Cancelled, Gateways, OutOfService, Unused
-from shardmq.errors import NotFound, RequestError, RowDamaged, Unavailable
+from shardmq.errors import NotFound, ReplyCode, RequestError, RowDamaged, Unavailable
 from shardmq.runtime.clock import SteadyClock
 from shardmq.shards.queues.queue import Queue
 from shardmq.shards.segments.slicer import BatchSlicer
@@ -17,6 +17,7 @@ from shardmq.shards.state.schedule import Schedule
 from shardmq.shards.state.sliced_work import SlicedWork
 from shardmq.shards.storage.store import Store
 from shardmq.shards.storage.write_buffer import WriteBuffer
+from shardmq.shards.topics.partition import Partition
 from shardmq.topology.entities import Queue as Declared
 
 COORDINATOR: Final = "coordinator"
@@ -61,6 +62,7 @@ class ShardState:
         peers: sessions that are open.
         active: queues that something happened to in this pass, by id.
         unused: ids of queues the coordinator was told of.
+        behind: ids of partitions whose readers have more to look through than one pass does.
         slicer: to cut a batch with, once.
         slices: work that is too much for one pass.
     """
@@ -76,14 +78,23 @@ class ShardState:
         self.peers: dict[Peer, PeerState] = {}
         self.active: dict[int, HostedQueue] = {}
         self.unused: dict[int, None] = {}
+        self.behind: dict[int, None] = {}
         self.slicer = BatchSlicer()
         self.slices = SlicedWork(buffer)
 
     def add(self, queue: Queue) -> HostedQueue:
         """Take in a queue."""
-        hosted = self.queues[queue.id] = HostedQueue(queue, self.schedule.now_ms)
+        hosted = self.queues[queue.id] = HostedQueue(queue, self.schedule.now_ms, self.behind)
         self.use(hosted)
         return hosted
+
+    def go_on(self) -> None:
+        """Begin a pass: readers that have more to look through go on."""
+        for number in self.behind:
+            hosted = self.queues.get(number)
+            if hosted is not None:
+                self.active[number] = hosted
+        self.behind.clear()
 
     def found(self, responder: Responder[Any], number: int) -> HostedQueue | None:
         """Return the queue of a request; post a refusal and return None if it is not here or is about to go."""
@@ -92,6 +103,15 @@ class ShardState:
             self.refuse_missing(responder, number)
             return None
         return hosted
+
+    def is_refused_of_stream(self, responder: Responder[Any], hosted: HostedQueue, what: str) -> bool:
+        """Refuse what would take messages out of a stream; returns whether the queue is one."""
+        if not isinstance(hosted.queue, Partition):
+            return False
+        name, vhost = hosted.queue.declared.name, hosted.queue.declared.vhost
+        text = f"{what} not supported by stream queues queue '{name}' in vhost '{vhost}': messages stay; consume it"
+        responder.refuse(ReplyCode.NOT_IMPLEMENTED, text)
+        return True
 
     def missing(self, number: int) -> RequestError:
         """Return the error for a queue that is not here, or is out of service.

@@ -8,6 +8,7 @@ from typing import Final
 
 from shardmq.errors import RowDamaged
 from shardmq.runtime.clock import ClockNote
+from shardmq.shards.segments.index_entry import segment_of
 from shardmq.shards.segments.segment import Segment
 from shardmq.shards.storage import decoding
 from shardmq.shards.storage.entries import Reservation, Sealed
@@ -31,7 +32,6 @@ from shardmq.shards.storage.schema import (
     STATE,
     number_of,
     segment_key,
-    segment_of,
 )
 from shardmq.topology.entities import Queue as Declared
 

@@ -35,7 +35,7 @@ of the index, those of staged are those of stages, those of shared are in the in
 checksum before the body's.
 
 The first version had checksums of bodies alone, which did not cover the key. Such bodies are read as they are. The
-first two had no shared bodies.
+first two had no shared bodies, and no version before the seventh has segments of partitions.
 
 All numbers are big-endian, so keys lie in order. A start reads the index and never a body: bodies are apart from it
 because LMDB's Python binding touches every page of a value it passes, wanted or not.
@@ -48,8 +48,7 @@ from typing import Final
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from shardmq.ranges import RangeSet
-from shardmq.shards.segments.delivery_counts import DeliveryCounts
+from shardmq.shards.segments.index_entry import extent_of
 from shardmq.shards.segments.segment import NumberedBatch, Segment
 from shardmq.shards.segments.shared_batch import SharedBatch, referring
 from shardmq.shards.storage.entries import StagedPlace, Timer
@@ -112,22 +111,11 @@ DAMAGED: Final = b"damaged"
 IDENTITY: Final = b"identity"
 BODIES_NOTED: Final = b"shared"
 
-EXTENT: Final = Struct(">QII")
 NUMBER: Final = Struct(">Q")
 PLACE: Final = Struct(">QQ")
 TIMER: Final = Struct(">QQQI")
 STAGE: Final = Struct(">QQQII")
-LENGTH: Final = Struct(">I")
 RETURNED: Final = 1 << 31
-REFERRING: Final = 1 << 31
-"""Of an index entry's count."""
-CAN_EXPIRE: Final = 1 << 31
-BODIES: Final = 1 << 30
-COUNTED: Final = 1 << 29
-BYTES: Final = COUNTED - 1
-"""Of an index entry's last number. A segment is some MB most often; one with a message of 512 MiB may have a little
-more, and counts so much."""
-
 VALUE_BYTES_KEPT: Final = 4 << 20
 """A buffer for values is used again; one that held a larger message is not kept."""
 
@@ -161,12 +149,8 @@ STAGED_DATABASES: Final = frozenset({DATABASES[STAGES].decode(), DATABASES[STAGE
 WITH_KEYS_CHECKED: Final = frozenset({TIMERS, SPILLED_TIMERS})
 """Databases of bodies whose keys have a checksum of their own."""
 
-_NOTHING: Final = b"\x90"
-_TWO: Final = b"\x92"
 _encoder: Final = msgspec.msgpack.Encoder()
 _encode: Final = _encoder.encode
-_decode_ranges: Final = msgspec.msgpack.Decoder(list[tuple[int, int]]).decode
-_decode_counted: Final = msgspec.msgpack.Decoder(tuple[list[tuple[int, int]], list[tuple[int, int, int]]]).decode
 
 
 class Edits:
@@ -309,62 +293,6 @@ def size_of(writes: WriteBatch) -> int:
 def segment_key(segment: Segment) -> bytes:
     """Return the key of a segment's index entry and of its bodies."""
     return PLACE.pack(segment.queue, segment.first)
-
-
-def extent_of(segment: Segment) -> bytes:
-    """Return a segment's index entry. Most have no flags.
-
-    MORTAL    a message in it brought a time to live
-    BODIES    bytes of its bodies u64 follow
-    REFERRING (of the count) length u32 and msgpack [[start, end], ...] follow: the shared bodies it refers to
-    COUNTED   msgpack [[[start, end], ...], [[start, end, count], ...]]: what is gone, what was delivered in vain
-              without it: msgpack [[start, end], ...]: what is gone
-    """
-    flags = min(segment.bytes, BYTES)
-    ranges = _encode(list(segment.gone)) if segment.gone is not None else _NOTHING
-    if segment.can_expire:
-        flags |= CAN_EXPIRE
-    if segment.counts:
-        flags |= COUNTED
-        ranges = _TWO + ranges + _encode(list(segment.counts))
-    if segment.body_bytes is not None:
-        flags |= BODIES
-        ranges = NUMBER.pack(segment.body_bytes) + ranges
-    count = segment.count
-    if segment.shared is not None:
-        count |= REFERRING
-        shared = _encode(list(segment.shared))
-        ranges = LENGTH.pack(len(shared)) + shared + ranges
-    return EXTENT.pack(segment.end, count, flags) + ranges
-
-
-def segment_of(key: bytes, content: bytes) -> Segment:
-    """Return the segment that an index entry describes.
-
-    Raises:
-        struct.error, ValueError, msgspec.DecodeError: it cannot be read.
-    """
-    queue, first = PLACE.unpack(key)
-    segment = Segment(queue, first, durable=True, born=0.0)
-    segment.end, segment.count, flags = EXTENT.unpack_from(content)
-    rest = content[EXTENT.size :]
-    if segment.count & REFERRING:
-        segment.count &= ~REFERRING
-        end = LENGTH.size + LENGTH.unpack_from(rest)[0]
-        segment.shared, rest = RangeSet(_decode_ranges(rest[LENGTH.size : end])), rest[end:]
-    segment.bytes, segment.can_expire = flags & BYTES, flags & CAN_EXPIRE != 0
-    if flags & BODIES:
-        segment.body_bytes, rest = number_of(rest[: NUMBER.size]), rest[NUMBER.size :]
-    if flags & COUNTED:
-        ranges, counted = _decode_counted(rest)
-        segment.counts = DeliveryCounts(counted)
-    else:
-        ranges = _decode_ranges(rest)
-    gone = RangeSet(ranges)
-    segment.gone = gone or None
-    segment.live = segment.end - segment.first - gone.count
-    segment.stored, segment.batches = True, None
-    return segment
 
 
 def shared_of(durable: bool) -> int:

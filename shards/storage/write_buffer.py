@@ -88,6 +88,10 @@ class WriteBuffer:
         """Note a segment that is filled in this pass."""
         self._opened.append(segment)
 
+    def withhold(self) -> None:
+        """Have what this pass delivers wait for its commit: a reader must not see an offset that may be given again."""
+        self._due = True
+
     def change(self, segment: Segment) -> None:
         """Note a segment of which messages were settled, or delivered in vain."""
         self._changed[segment] = None

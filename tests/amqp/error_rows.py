@@ -230,13 +230,13 @@ QUEUES: Final[Sequence[Row]] = [
         "invalid arg 'x-overflow' for queue 'e.new' in vhost '/': 'explode'; expected is one of drop-head, "
         "reject-publish, reject-publish-dlx",
     ),
-    # ours: there are no streams; RabbitMQ: "unsupported queue type 'x'" of those it does not know
+    # ours; RabbitMQ: "unsupported queue type 'x'"
     (
-        "stream",
-        [ask.declare_queue("e.new", durable=True, arguments={"x-queue-type": "stream"})],
+        "unknown type",
+        [ask.declare_queue("e.new", durable=True, arguments={"x-queue-type": "x"})],
         CHANNEL,
         406,
-        "invalid arg 'x-queue-type' for queue 'e.new' in vhost '/': 'stream'; expected is one of classic, quorum",
+        "invalid arg 'x-queue-type' for queue 'e.new' in vhost '/': 'x'; expected is one of classic, quorum, stream",
     ),
     (
         "argument of streams",

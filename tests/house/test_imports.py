@@ -67,6 +67,7 @@ INSIDE = {
         ("check",),
         ("handlers",),
         ("state",),
+        ("topics",),
         ("queues",),
         ("storage",),
         ("segments",),

@@ -14,6 +14,8 @@ from shardmq.topology.arguments import (
     check_queue_arguments,
 )
 
+STREAM = {"x-queue-type": "stream"}
+
 
 @pytest.mark.parametrize(
     "arguments",
@@ -24,6 +26,7 @@ from shardmq.topology.arguments import (
         {"x-max-priority": 255, "x-single-active-consumer": True, "x-delivery-limit": 0},
         {"x-consumer-timeout": 1, "x-consumer-timeout-action": "dead-letter"},
         {"x-queue-type": "quorum", "x-queue-mode": "lazy", "x-queue-version": 2},
+        {**STREAM, "x-max-age": "3M", "x-max-length-bytes": 0, "x-initial-cluster-size": 3, "x-queue-mode": "lazy"},
     ],
 )
 def test_rabbitmqs_arguments_are_taken(arguments: dict[str, Any]) -> None:
@@ -44,7 +47,13 @@ def test_rabbitmqs_arguments_are_taken(arguments: dict[str, Any]) -> None:
         ({"x-single-active-consumer": 1}, "1; expected is true or false"),
         ({"x-overflow": "explode"}, "one of drop-head, reject-publish, reject-publish-dlx"),
         ({"x-dead-letter-exchange": 1}, "a string"),
-        ({"x-queue-type": "stream"}, "one of classic, quorum"),
+        ({"x-queue-type": "x"}, "one of classic, quorum, stream"),
+        ({"x-max-age": "1D"}, "'x-max-age' for queue 'q' of queue type rabbit_classic_queue"),
+        ({**STREAM, "x-max-length": 1}, "'x-max-length' for queue 'q' of queue type rabbit_stream_queue"),
+        ({**STREAM, "x-max-age": "1A"}, "'1A'; expected is a whole number and one of Y, M, D, h, m, s"),
+        ({**STREAM, "x-max-age": 5}, "5; expected is a whole number and one of"),
+        ({**STREAM, "x-stream-max-segment-size-bytes": 3_000_000_001}, "3000000001; expected"),
+        ({**STREAM, "x-stream-filter-size-bytes": 5}, "from 16 to 255"),
         ({"x-dead-letter-routing-key": "k"}, "means nothing without x-dead-letter-exchange"),
         ({"x-consumer-timeout-action": "requeue"}, "means nothing without x-consumer-timeout"),
     ],
@@ -87,8 +96,9 @@ def test_every_argument_that_means_something_is_read() -> None:
             "x-dead-letter-routing-key": "k",
             "x-consumer-timeout": 7,
             "x-consumer-timeout-action": "dead-letter",
+            "x-max-age": "8s",
         }
     )
-    assert read == QueueArguments(1, 2, 3, 4, "reject-publish", 5, True, 6, "", "k", 7, True)
+    assert read == QueueArguments(1, 2, 3, 4, "reject-publish", 5, True, 6, "", "k", 7, True, 8000)
     unread = {"x-dead-letter-strategy", "x-queue-type", "x-queue-mode", "x-queue-version"}
-    assert len(read.__struct_fields__) == len(QUEUE_ARGUMENTS) - len(unread)
+    assert len(read.__struct_fields__) == len({*QUEUE_ARGUMENTS, "x-max-age"} - unread)

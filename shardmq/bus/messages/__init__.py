@@ -12,6 +12,7 @@ base.py           The base of bus messages; opening a link, requests, answers, r
 shard.py          To and from shards.
 deliveries.py     Deliveries of which many have the same messages.
 reads.py          Looking at a queue, reading it in parallel, reserving its messages.
+streams.py        What is read of streams.
 dead_letters.py   Dead letters on their way from a shard to a gateway.
 coordinator.py    To and from the coordinator.
 stores.py         Which broker a store belongs to, and backups.

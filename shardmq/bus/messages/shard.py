@@ -9,6 +9,7 @@ from shardmq.bus.messages.dead_letters import DeadLetter, DeadLetterAccepted, De
 from shardmq.bus.messages.deliveries import CommonDelivery, CommonForgotten, DeliveredPart
 from shardmq.bus.messages.reads import EndReservation, Peek, Read, Reserve, Slices
 from shardmq.bus.messages.stores import Copy, Copying, Enroll, Expel, Hold, Identity
+from shardmq.bus.messages.streams import Reading
 from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.entities import Queue
 
@@ -71,8 +72,8 @@ class Publish(BusMessage, frozen=True, tag=20):
     transaction: int = 0
 
 
-class Consume(Request[None], frozen=True, tag=21):
-    """Start a consumer.
+class Consume(Request[int | None], frozen=True, tag=21):
+    """Start a consumer. Answer: the offset where it begins to read a stream; nil for other queues.
 
     Attributes:
         consumer: its number.
@@ -87,6 +88,7 @@ class Consume(Request[None], frozen=True, tag=21):
         settled_late: with `auto_ack`, whether the gateway settles messages when it has handed them to the client.
         overhead: bytes of the window that each message takes beside its record and the names it was published with;
             where 0, only the record counts.
+        reading: what it reads of a stream; None for other queues.
     """
 
     consumer: int
@@ -99,6 +101,7 @@ class Consume(Request[None], frozen=True, tag=21):
     timeout_ms: int = 0
     settled_late: bool = False
     overhead: int = 0
+    reading: Reading | None = None
 
 
 class Cancel(Request[None], frozen=True, tag=22):

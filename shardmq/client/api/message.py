@@ -53,10 +53,13 @@ class Message(msgspec.Struct, gc=False, eq=False):
     def properties(self) -> Properties:
         """What the publisher set; all None when it set nothing.
 
-        The broker adds headers where RabbitMQ does: x-death and its like, and x-delivery-count, which is `deliveries`.
+        The broker adds headers where RabbitMQ does: x-death and its like, x-delivery-count, which is `deliveries`, and
+        x-stream-offset, which is `offset`.
         """
         properties = self._properties or NO_PROPERTIES
-        count = self._delivery.frame.deliveries
+        count, offset = self._delivery.frame.deliveries, self.offset
+        if offset is not None:
+            return replace(properties, headers={**(properties.headers or {}), "x-stream-offset": offset})
         if not count:
             return properties
         return replace(properties, headers={**(properties.headers or {}), "x-delivery-count": count})
@@ -100,6 +103,12 @@ class Message(msgspec.Struct, gc=False, eq=False):
     def consumer_tag(self) -> str:
         """The consumer it was delivered to; "" for basic_get."""
         return self._delivery.frame.consumer
+
+    @property
+    def offset(self) -> int | None:
+        """Its number in the stream that it was read from; None for messages of other queues."""
+        first = self._delivery.frame.offset
+        return None if first is None else first + self.delivery_tag - self._delivery.frame.tag
 
     @property
     def position(self) -> int | None:
@@ -281,6 +290,11 @@ class Batch:
     def timestamp_ms(self) -> int:
         """When the broker received them, in milliseconds since 1970."""
         return self._delivery.frame.timestamp_ms
+
+    @property
+    def offset(self) -> int | None:
+        """The first message's number in its stream; None for messages of other queues."""
+        return self._delivery.frame.offset
 
     @property
     def delivery_tag(self) -> int:

@@ -26,7 +26,7 @@ from shardmq.client.core.batching import BY_QUEUE, PublishBatch
 from shardmq.client.core.channel import ChannelCore, PendingRequest, as_it_is
 from shardmq.client.core.dispatch import FrameDispatcher
 from shardmq.client.core.interfaces import Confirms, IgnoredReply, Inbox, Observer, Reply, again
-from shardmq.client.core.restore import Restore
+from shardmq.client.core.restore import Restore, started_at
 from shardmq.client.core.state import AUTO_ACKED, HEARD_BYTES_MAX, ConnectionState
 from shardmq.errors import ChannelError, ConnectionLost, ProtocolError, ShardmqError
 from shardmq.protocol.native.frames import FrameReader
@@ -174,7 +174,7 @@ class ConnectionCore:
                 self._cancel_unheard(channel, tag, IgnoredReply(), operation.auto_ack)
             else:
                 channel.inboxes[tag] = inbox
-                channel.consumers[tag] = replace(operation, consumer=tag)
+                channel.consumers[tag] = started_at(replace(operation, consumer=tag), result)
                 if not operation.auto_ack:
                     channel.manual.add(tag)
             return tag

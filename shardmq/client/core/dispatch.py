@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from shardmq.client.api.message import Delivery, Settler
 from shardmq.client.api.returns import unroutable
 from shardmq.client.core.channel import ChannelCore, PendingRequest, Published
+from shardmq.client.core.restore import reading_on
 from shardmq.client.core.state import AUTO_ACKED, ConnectionState
 from shardmq.errors import (
     AuthenticationFailed,
@@ -160,6 +161,10 @@ class FrameDispatcher:
             if frame.consumer not in channel.unheard:
                 state.requeue(channel, frame)
             return
+        if frame.offset is not None:
+            channel.consumers[frame.consumer] = reading_on(
+                channel.consumers[frame.consumer], frame.offset + frame.count
+            )
         settler: Settler = AUTO_ACKED
         if frame.consumer in channel.manual:
             channel.unacked.add(frame.tag, frame.tag + frame.count)

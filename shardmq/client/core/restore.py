@@ -22,6 +22,9 @@ from shardmq.protocol.native.operations.topology import ExchangeBind, QueueBind,
 PAUSES_MAX: Final = 60
 """Half a minute: a lost gateway's exclusive queues are gone after ten seconds, a shard is restarted in fewer."""
 
+OFFSET: Final = "x-stream-offset"
+"""The argument that says where a consumer begins to read."""
+
 Done = Callable[[object], None]
 Failed = Callable[[ShardmqError], None]
 
@@ -256,3 +259,19 @@ class Restore:
 
 def _source(binding: QueueBind | ExchangeBind) -> str:
     return binding.exchange if isinstance(binding, QueueBind) else binding.source
+
+
+def started_at(operation: BasicConsume, result: object) -> BasicConsume:
+    """Return a consumer as it is started again, where nothing was delivered to it meanwhile.
+
+    Args:
+        operation: that started it.
+        result: the answer: with an offset, where it is a stream that is read.
+    """
+    offset = result.get("offset") if isinstance(result, dict) else None
+    return operation if offset is None else reading_on(operation, offset)
+
+
+def reading_on(operation: BasicConsume, offset: int) -> BasicConsume:
+    """Return a consumer of a stream as it is started again, to read on from an offset."""
+    return replace(operation, arguments={**operation.arguments, OFFSET: offset})

@@ -123,7 +123,8 @@ class ChannelSettler(SettlerCore):
     def is_stale(self, delivery: Delivery) -> bool:
         """Whether all of a delivery is the broker's again, and will be delivered again."""
         frame = delivery.frame
-        return frame.tag + frame.count - 1 <= self.core.stale_tag and delivery.settler is self
+        is_earlier = frame.tag + frame.count - 1 <= self.core.stale_tag and delivery.settler is self
+        return is_earlier and frame.offset is None  # what was read of a stream does not come again
 
     def is_unsettled(self, tag: int) -> bool:
         """Whether a message is unacked."""

@@ -8,7 +8,7 @@ from xxhash import xxh3_64_intdigest
 
 from shardmq.coordinator.rules.equivalence import check_same
 from shardmq.errors import NotFound, PreconditionFailed, ResourceLocked
-from shardmq.topology.arguments import SERVER_NAMED, check_queue_arguments
+from shardmq.topology.arguments import SERVER_NAMED, check_queue_arguments, is_stream
 from shardmq.topology.cascade import cascade
 from shardmq.topology.changes import Change, QueueAdded
 from shardmq.topology.commands import DeclareQueue, DeleteQueue
@@ -52,6 +52,8 @@ def declare_queue(topology: Topology, command: DeclareQueue, places: QueuePlacem
     if there is not None:
         check_same(thing, _comparable(command), _comparable(there))
         return []
+    if is_stream(command.arguments):
+        _check_stream(thing, command)
     if command.server_named and command.name.startswith(GENERATED):
         check_name("queue", command.name)
     else:
@@ -78,6 +80,19 @@ def delete_queue(topology: Topology, command: DeleteQueue) -> list[Change]:
     if queue is None or command.queue not in (0, queue.id):
         raise NotFound(f"no queue '{command.name}' in vhost '{command.vhost}'")
     return cascade(topology, queues=[queue])
+
+
+def _check_stream(thing: str, command: DeclareQueue) -> None:
+    """Make sure that a stream is durable, and everybody's; the words are RabbitMQ's."""
+    if command.server_named:
+        raise PreconditionFailed("Cannot declare a server-named queue for type rabbit_stream_queue")
+    for is_wrong, what in (
+        (command.auto_delete, "auto-delete"),
+        (bool(command.owner), "exclusive-owner"),
+        (not command.durable, "non-durable"),
+    ):
+        if is_wrong:
+            raise PreconditionFailed(f"invalid property '{what}' for {thing}")
 
 
 def _check_limit(topology: Topology, command: DeclareQueue, places: QueuePlacement) -> None:

@@ -75,6 +75,7 @@ def test_what_is_read_comes_as_deliveries_with_their_numbers(start_stage: StartS
                     "count": 2,
                     "records": records,
                     "deliveries": 3,
+                    "offset": None,
                 }
             ],
             "next": following,

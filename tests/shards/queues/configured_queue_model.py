@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition
 from shardmq.message.record_batch import PERSISTENT, RecordBatch
 from shardmq.ranges import RangeSet
 from shardmq.runtime.clock import SteadyClock
-from shardmq.shards.queues.factory import make_queue
+from shardmq.shards.state.hosted_queue import make_queue
 from shardmq.shards.storage.recovery import RecoveredQueue, stored_queues
 from shardmq.shards.storage.write_buffer import WriteBuffer
 from shardmq.topology.entities import Queue as Declared

@@ -10,9 +10,9 @@ from shardmq.message.record import pack_many, unpack
 from shardmq.message.record_batch import RecordBatch
 from shardmq.runtime.clock import SteadyClock
 from shardmq.shards.queues.configured_queue import ConfiguredQueue
-from shardmq.shards.queues.factory import make_queue
 from shardmq.shards.queues.plain_queue import PlainQueue
 from shardmq.shards.queues.queue import Queue
+from shardmq.shards.state.hosted_queue import make_queue
 from shardmq.shards.storage.recovery import RecoveredQueue, stored_queues
 from shardmq.shards.storage.store import Store
 from shardmq.shards.storage.write_buffer import WriteBuffer

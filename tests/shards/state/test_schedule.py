@@ -11,10 +11,9 @@ from shardmq.message.record import pack_many
 from shardmq.message.record_batch import RecordBatch
 from shardmq.runtime.clock import SteadyClock
 from shardmq.shards.handlers.delays import DelayedMessages
-from shardmq.shards.queues.factory import make_queue
 from shardmq.shards.state.ack_timeouts import AckTimeouts
 from shardmq.shards.state.consumers import Consumer
-from shardmq.shards.state.hosted_queue import HostedQueue
+from shardmq.shards.state.hosted_queue import HostedQueue, make_queue
 from shardmq.shards.state.shard import ShardState
 from shardmq.shards.storage.store import Store
 from shardmq.shards.storage.write_buffer import WriteBuffer

@@ -26,7 +26,9 @@ from shardmq.shards.storage.entries import (
     StagedPlace,
     Timer,
 )
-from shardmq.shards.storage.schema import DATABASES
+from shardmq.shards.storage.schema import (
+    DATABASES,
+)
 from shardmq.shards.storage.store import Store
 from shardmq.shards.storage.write_batch import WriteBatch
 from shardmq.storage.pages.page_check import check_pages

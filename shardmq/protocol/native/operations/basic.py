@@ -113,7 +113,8 @@ class BasicCancelled(Operation, frozen=True):
 class BasicDeliver(Operation, frozen=True):
     """Messages for a consumer; message i has the delivery tag `tag + i` and the id (`origin`, `serial + i`).
 
-    `deliveries` is how often each was delivered in vain before, in queues with x-delivery-limit.
+    `deliveries` is how often each was delivered in vain before, in queues with x-delivery-limit. Message i has the
+    offset `offset + i` in its stream; other queues have none.
     """
 
     channel: Channel
@@ -129,6 +130,7 @@ class BasicDeliver(Operation, frozen=True):
     count: int
     records: bytes
     deliveries: int = 0
+    offset: int | None = None
 
 
 class BasicGet(ClientRequest, frozen=True):

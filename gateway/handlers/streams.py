@@ -1,0 +1,53 @@
+"""What the consumers of streams ask for, in the arguments that RabbitMQ has for it."""
+
+import datetime
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from shardmq.bus.messages.streams import Reading
+from shardmq.errors import PreconditionFailed
+from shardmq.topology.arguments import age_ms
+
+FILTER: Final = "x-stream-filter"
+MATCH_UNFILTERED: Final = "x-stream-match-unfiltered"
+OFFSET: Final = "x-stream-offset"
+"""Arguments of a stream's consumer: which messages it wants, and where it begins."""
+
+READER_ARGUMENTS: Final = frozenset({FILTER, MATCH_UNFILTERED, OFFSET})
+"""Consumers of other queues may have them, too, as in RabbitMQ; there they say nothing."""
+
+WORDS: Final = ("first", "last", "next")
+
+
+def reading_of(arguments: Mapping[str, Any]) -> Reading:
+    """What a stream's consumer reads, as its arguments say.
+
+    Raises:
+        PreconditionFailed: they do not say where to begin in a way that is known.
+    """
+    tags = arguments.get(FILTER)
+    if isinstance(tags, str):
+        tags = [tags]
+    elif isinstance(tags, list):
+        tags = [tag for tag in tags if isinstance(tag, str)]
+    else:
+        tags = None
+    begin, number = _begin(arguments.get(OFFSET, "next"))
+    return Reading(begin, number, tags, tags is not None and arguments.get(MATCH_UNFILTERED) is True)
+
+
+def _begin(value: Any) -> tuple[str, int]:
+    """Where a reader begins: as x-stream-offset says it, by RabbitMQ's rules (parse_offset_arg)."""
+    if isinstance(value, str) and value in WORDS:
+        return value, 0
+    if isinstance(value, str) and (ago_ms := age_ms(value)) is not None:
+        return "time", max(0, round(time.time() * 1000) - ago_ms)
+    if isinstance(value, datetime.datetime):
+        return "time", max(0, round(value.timestamp() * 1000))
+    if type(value) is int:
+        return "offset", max(0, value)
+    raise PreconditionFailed(
+        f"invalid arg '{OFFSET}': {value!r}; expected is first, last, next, an offset, a timestamp or an age such as "
+        "'1h'"
+    )

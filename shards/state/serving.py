@@ -1,0 +1,80 @@
+"""How a consumer is served: what fits into its window, and what needs a permit."""
+
+from typing import Protocol
+
+from shardmq.bus.messages.shard import Delivered, Spent, Wanted
+from shardmq.limits import NAME_BYTES_MAX
+from shardmq.message.record import cost
+from shardmq.shards.queues.delivery import Delivery
+from shardmq.shards.segments.segment import Ranges
+from shardmq.shards.state.consumers import Consumer
+
+
+class Source(Protocol):
+    """What a consumer is served from: a queue (queues/queue.py), or its own cursor in a partition."""
+
+    @property
+    def ready(self) -> int:
+        """Return how many messages wait."""
+
+    def take(self, limit: int, room: int, alone: bool) -> list[Delivery]:
+        """Deliver ready messages, in order; as `Queue.take`."""
+
+    def stored_bytes(self) -> int:
+        """Return the bytes of the message that would be delivered next, where it is not in memory; else 0."""
+
+    def head_bytes(self) -> int:
+        """Return the bytes of the message that would be delivered next."""
+
+    def settle(self, ranges: Ranges) -> None:
+        """Settle messages that went out to a consumer that acknowledges nothing."""
+
+
+def serve(source: Source, consumer: Consumer, limit: int) -> bool:
+    """Hand out `limit` messages at most; returns whether there were any that may go."""
+    room = max(consumer.room, consumer.permit)
+    stored = source.stored_bytes()
+    if stored > max(room, consumer.window):  # not read before it may go
+        _may_go(consumer, stored)
+        return False
+    if consumer.overhead:
+        limit = min(limit, max(1, room // (consumer.overhead + 2 * NAME_BYTES_MAX)))
+    deliveries = source.take(limit, room, alone=False)
+    if not deliveries and source.ready and _may_go(consumer, source.head_bytes()):
+        deliveries = source.take(1, consumer.window, alone=False)
+    post = consumer.peer.post
+    if consumer.permit and deliveries:
+        _spend(consumer, sum([len(batch.records) for *_, batch in deliveries]))
+    for first, redelivered, delivery_count, batch in deliveries:
+        end = first + batch.count
+        consumer.room -= cost(batch, consumer.overhead)
+        if not consumer.settles:
+            source.settle([(first, end)])
+        elif consumer.timeouts is None:
+            consumer.held.add(first, end)
+        else:
+            consumer.hold(first, end, redelivered)
+        if redelivered and end > consumer.fresh_from:
+            consumer.fresh_from = end
+        post(Delivered(consumer.number, first, redelivered, batch, delivery_count))
+    return bool(deliveries)
+
+
+def _may_go(consumer: Consumer, size: int) -> bool:
+    """Tell whether a message may go that does not fit into the free part of the window.
+
+    One as large as the window may go when nothing else is under way; a larger one needs a permit.
+    """
+    if size <= consumer.window:
+        return consumer.is_clear()
+    if not consumer.is_asking:
+        consumer.is_asking = True
+        consumer.peer.post(Wanted(consumer.number, size))
+    return False
+
+
+def _spend(consumer: Consumer, size: int) -> None:
+    """Charge what goes now to the permit, and not to the window."""
+    consumer.peer.post(Spent(consumer.number, consumer.permit, size))
+    consumer.room += size
+    consumer.permit = 0

@@ -1,0 +1,138 @@
+"""Where one reader is in a partition."""
+
+from collections import deque
+from typing import Final
+
+from shardmq.bus.messages.streams import Reading
+from shardmq.shards.queues.delivery import Delivery, make_delivery
+from shardmq.shards.segments.segment import Ranges
+from shardmq.shards.topics.partition import Partition
+from shardmq.shards.topics.tag_filter import TagFilter
+
+NEXT: Final = Reading("next")
+"""Where a reader begins that does not say: it gets what is published from then on."""
+
+SCAN_BYTES: Final = 1 << 20
+"""Looked through for tags at a time; others have their turns in between."""
+
+
+class Cursor:
+    """A reader's place, from which it is served (`serving.Source`).
+
+    Args:
+        partition: what is read.
+        offset: of the first message it is to get; where that was dropped, the oldest one there is.
+
+    Attributes:
+        offset: of the message it gets next.
+    """
+
+    __slots__ = ("_partition", "offset")
+
+    def __init__(self, partition: Partition, offset: int) -> None:
+        self._partition = partition
+        self.offset = offset
+
+    @property
+    def is_behind(self) -> bool:
+        """Return whether there may be messages for it, though none is ready: more has to be looked through first."""
+        return False
+
+    @property
+    def ready(self) -> int:
+        """Return how many messages are before it."""
+        self.offset = max(self.offset, self._partition.first)
+        return max(0, self._partition.next - self.offset)
+
+    def take(self, limit: int, room: int, alone: bool) -> list[Delivery]:
+        """Read on: `limit` messages at most, which take `room` bytes; one at least where `alone`."""
+        partition = self._partition
+        end = min(self.offset + limit, partition.next)
+        pieces = partition.read([(self.offset, end)], room, alone)
+        if pieces:
+            first, batch = pieces[-1]
+            self.offset = first + batch.count
+        return [make_delivery((first, False, 0, batch)) for first, batch in pieces]
+
+    def stored_bytes(self) -> int:
+        """Return the bytes of the next message, where it is alone in a segment not in memory; else 0."""
+        return self._partition.stored_at(self.offset)
+
+    def head_bytes(self) -> int:
+        """Return the bytes of the next message."""
+        return self._partition.size_at(self.offset)
+
+    def settle(self, ranges: Ranges) -> None:
+        """Leave messages where they are."""
+
+
+class FilteredCursor(Cursor):
+    """A reader's place, before which are messages with certain tags alone.
+
+    Args:
+        partition: what is read.
+        offset: of the first message it may get.
+        tags: which it is to get.
+    """
+
+    __slots__ = ("_runs", "_seen", "_tags")
+
+    def __init__(self, partition: Partition, offset: int, tags: TagFilter) -> None:
+        super().__init__(partition, offset)
+        self._tags = tags
+        self._seen = offset  # below it, what is wanted is in _runs
+        self._runs: deque[tuple[int, int]] = deque()
+
+    @property
+    def is_behind(self) -> bool:
+        """Return whether there may be messages for it, though none is ready."""
+        return not self._runs and self._seen < self._partition.next
+
+    @property
+    def ready(self) -> int:
+        """Return how many messages that are wanted are before it in a row. It looks through SCAN_BYTES at most."""
+        runs, oldest = self._runs, self._partition.first
+        while runs and runs[0][1] <= max(self.offset, oldest):
+            runs.popleft()
+        if not runs:
+            self._scan(max(self._seen, oldest))
+        if not runs:
+            self.offset = self._seen
+            return 0
+        start, end = runs[0]
+        self.offset = max(self.offset, start, oldest)
+        return end - self.offset
+
+    def take(self, limit: int, room: int, alone: bool) -> list[Delivery]:
+        """Read on, as far as messages are wanted."""
+        return super().take(min(limit, self.ready), room, alone)
+
+    def _scan(self, start: int) -> None:
+        """Look through what follows, up to a batch with messages that are wanted."""
+        self._seen = start
+        if start < self._partition.next:
+            for first, batch in self._partition.read([(start, self._partition.next)], SCAN_BYTES):
+                self._runs.extend(self._tags.wanted(first, batch))
+                self._seen = first + batch.count
+
+
+def cursor_at(partition: Partition, reading: Reading) -> Cursor:
+    """Return a cursor where a reader asks for one.
+
+    Raises:
+        RowDamaged: a segment that had to be read is not what was written.
+    """
+    match reading.begin:
+        case "first":
+            offset = partition.first
+        case "last":
+            offset = partition.last_batch()
+        case "time":
+            offset = partition.offset_of(reading.number)
+        case "offset":
+            offset = min(max(reading.number, partition.first), partition.next)
+        case _:
+            offset = partition.next
+    if reading.tags is None:
+        return Cursor(partition, offset)
+    return FilteredCursor(partition, offset, TagFilter(reading.tags, reading.has_untagged))

@@ -1,0 +1,340 @@
+"""A partition: a log on one shard. Its messages are numbered by offsets, and stay until retention drops them.
+
+    offset    0 ........ dropped ........ first ............................ next
+    segments             |  [first, 900)  |  [900, 1400)  |  [1400, next)  |
+    cursors                     ^ reader A                ^ reader B       ^ reader C, at the tail
+
+It is a queue (queues/queue.py) of which nothing is taken: readers have cursors of their own, and what they acknowledge
+gives them credit alone. An AMQP client sees it as one of RabbitMQ's streams.
+
+The segments, their merging and their storing are those of every queue. The last segment is never dropped, so that a
+start knows which offset comes next.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, cast
+
+from msgspec.structs import replace
+
+from shardmq.message.record_batch import RecordBatch
+from shardmq.runtime.clock import SteadyClock
+from shardmq.shards.queues.dead_letter_outbox import DeadLetterOutbox
+from shardmq.shards.queues.delivery import ALL_BATCHES, Delivery
+from shardmq.shards.queues.segment_log import MERGE_SEGMENTS, SegmentLog
+from shardmq.shards.queues.subqueue import Subqueue
+from shardmq.shards.segments.segment import SEGMENT_BYTES, Ranges, Segment, place_of
+from shardmq.shards.segments.shared_batch import SharedBatch, shared_batch
+from shardmq.shards.segments.steps import Steps
+from shardmq.shards.segments.timed_segment import TimedSegment
+from shardmq.shards.storage.recovery import NOTHING_STORED, RecoveredQueue
+from shardmq.shards.storage.write_buffer import WriteBuffer
+from shardmq.shards.topics.retention import Retention
+from shardmq.topology.arguments import QueueArguments
+from shardmq.topology.entities import Queue as Declared
+
+PEEK_BYTES: Final = 4 << 20
+"""Bytes of messages that one look shows."""
+
+
+class Partition(SegmentLog):
+    """A partition (`queue.Queue`).
+
+    Args:
+        declared: what it is.
+        buffer: where its changes are written down.
+        clock: the shard's, by which messages are too old.
+        stored: what a start found of it.
+
+    Attributes:
+        next: the offset of the next message.
+        published: since start.
+        dropped: messages that retention dropped, since start.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_durable",
+        "_last_ms",
+        "_retention",
+        "arguments",
+        "declared",
+        "dropped",
+        "next",
+        "published",
+    )
+
+    outbox: DeadLetterOutbox | None = None
+    reserved = 0
+    unacked = 0
+
+    def __init__(
+        self, declared: Declared, buffer: WriteBuffer, clock: SteadyClock, stored: RecoveredQueue = NOTHING_STORED
+    ) -> None:
+        super().__init__(declared.id, buffer)
+        self.declared = declared
+        self.arguments = QueueArguments.of(declared.arguments)
+        self.next = 0
+        self.published = self.dropped = 0
+        self._durable = declared.durable
+        self._clock = clock
+        self._retention = Retention(self.arguments)
+        for segment in stored.segments:
+            self._adopt(segment)
+        self._last_ms = self._segments[-1].last_ms if self.index.segments else 0
+
+    def _adopt(self, segment: Segment) -> None:
+        self.index.append(segment)
+        self.young += 1
+        self.total += segment.count
+        self.bytes += segment.bytes
+        self.next = max(self.next, segment.end)
+
+    @property
+    def _segments(self) -> Sequence[TimedSegment]:
+        return cast(Sequence[TimedSegment], self.index.segments)
+
+    @property
+    def first(self) -> int:
+        """Return the offset of the oldest message; `next` where there is none."""
+        return self.index.segments[0].first if self.index.segments else self.next
+
+    @property
+    def subqueues(self) -> Sequence[Subqueue]:
+        """Return nothing: consumers are served from cursors."""
+        return ()
+
+    @property
+    def ready(self) -> int:
+        """Return how many messages there are."""
+        return self.next - self.first
+
+    @property
+    def valid(self) -> int:
+        """Return how many messages there are."""
+        return self.next - self.first
+
+    @property
+    def is_sparse(self) -> bool:
+        """Return that nothing is missing between its messages."""
+        return False
+
+    @property
+    def next_expiry_ms(self) -> int | None:
+        """Return when the oldest messages will be too old, ms since 1970; None when none will be."""
+        return self._retention.next_ms(self._segments)
+
+    def append(self, batch: RecordBatch, _credit: int = 0, /) -> int:
+        """Put a batch at the end; returns its count. All of it survives a restart, as in RabbitMQ's streams."""
+        batch = self._timed(batch)
+        segment = self._open
+        if segment is None or segment.bytes >= SEGMENT_BYTES:
+            segment = self._open = TimedSegment(self.id, self.next, self._durable, self._buffer.now)
+            self.index.append(segment)
+            self.young += 1
+            self._buffer.open(segment)
+            self._buffer.withhold()
+        assert segment.batches is not None
+        cast(TimedSegment, segment).cover(batch)
+        segment.batches.append((self.next, batch))
+        count, size = batch.count, len(batch.records)
+        self.next = segment.end = self.next + count
+        segment.count += count
+        segment.live += count
+        segment.bytes += size
+        self.total += count
+        self.bytes += size
+        self.published += count
+        return count
+
+    def _timed(self, batch: RecordBatch) -> RecordBatch:
+        """Return a batch whose time is not before that of the one before it, and not to come."""
+        time_ms = max(min(batch.timestamp_ms, self._clock.now_ms()), self._last_ms)
+        self._last_ms = time_ms
+        if time_ms == batch.timestamp_ms:
+            return batch
+        timed = replace(batch, timestamp_ms=time_ms)  # other queues may have it, too
+        if type(batch) is SharedBatch:
+            return shared_batch(timed, batch.body, batch.begin, batch.body_bytes)
+        return timed
+
+    def has_room(self, _batches: Sequence[RecordBatch], _credit: int) -> bool:
+        """Tell that it takes everything."""
+        return True
+
+    def offset_of(self, time_ms: int) -> int:
+        """Return the offset of the first message that came at a time or later; `next` where none did.
+
+        Raises:
+            RowDamaged: a segment that had to be read is not what was written.
+        """
+        segments = self._segments
+        low, high = 0, len(segments)
+        while low < high:
+            middle = (low + high) // 2
+            if segments[middle].last_ms < time_ms:
+                low = middle + 1
+            else:
+                high = middle
+        if low == len(segments):
+            return self.next
+        if segments[low].first_ms >= time_ms:
+            return segments[low].first
+        batches = self._buffer.read_once(segments[low])
+        return next(first for first, batch in batches if batch.timestamp_ms >= time_ms)
+
+    def last_batch(self) -> int:
+        """Return the offset of the first message of the newest batch: of RabbitMQ's last chunk; `next` without any."""
+        if not self.index.segments:
+            return self.next
+        first, _ = self._buffer.batches(self.index.segments[-1])[-1]
+        return first
+
+    def size_at(self, offset: int) -> int:
+        """Return the bytes of the message at an offset."""
+        batches = self._buffer.batches(self.index.segments[self.index.place(offset)])
+        first, batch = batches[place_of(batches, offset)]
+        return (self._slicer or self._new_slicer()).size(batch, offset - first)
+
+    def stored_at(self, offset: int) -> int:
+        """Return the bytes of the message at an offset, where it is alone in a segment not in memory; else 0."""
+        segment = self.index.segments[self.index.place(offset)]
+        return segment.bytes if segment.batches is None and segment.count == 1 else 0
+
+    def peek(self, offset: int, count: int) -> list[Delivery]:
+        """Look at messages, from the one `offset` behind the oldest on."""
+        start = min(self.first + offset, self.next)
+        pieces = self.read([(start, min(start + count, self.next))], PEEK_BYTES)
+        return [Delivery(first, False, 0, batch) for first, batch in pieces]
+
+    def show(self, ranges: Ranges, _fresh_from: Mapping[int, int]) -> list[Delivery]:
+        """Look at messages by their offsets."""
+        return [Delivery(first, False, 0, batch) for first, batch in self.read(ranges, PEEK_BYTES, keep=False)]
+
+    def between(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield the messages [start, end), as one range."""
+        start, end = max(start, self.first), min(end, self.next)
+        if start < end:
+            yield start, end
+
+    def extent(self, number: int) -> tuple[int, int]:
+        """Return the end of the segment a message is in, and about how many bytes a message of it has."""
+        segment = self.index.segments[self.index.place(number)]
+        return segment.end, segment.bytes // segment.count
+
+    def take(self, _limit: int, _room: int, alone: bool) -> list[Delivery]:  # noqa: ARG002  (of every queue)
+        """Take nothing: messages stay.
+
+        Raises:
+            AssertionError: always; what would take messages of a partition is refused before.
+        """
+        raise AssertionError(f"messages are taken from partition '{self.declared.name}', which are to stay")
+
+    def stored_bytes(self) -> int:
+        """Return 0: no message is the next one for all."""
+        return 0
+
+    def head_bytes(self) -> int:
+        """Return 0: no message is the next one for all."""
+        return 0
+
+    def settle(self, ranges: Ranges) -> None:
+        """Leave messages where they are: who acknowledges has credit again, which is all that it means here."""
+
+    def requeue(self, ranges: Ranges) -> None:
+        """Leave messages where they are; as in RabbitMQ's streams, they do not come again to this reader."""
+
+    def reject(self, ranges: Ranges) -> None:
+        """Leave messages where they are."""
+
+    def time_out(self, ranges: Ranges) -> None:
+        """Leave messages where they are."""
+
+    def delay_return(self, _ranges: Ranges) -> Ranges:
+        """Leave messages where they are; none waits for a time."""
+        return []
+
+    def end_delay(self, ranges: Ranges) -> None:
+        """Leave messages where they are."""
+
+    def release(self, ranges: Ranges) -> None:
+        """Leave messages where they are."""
+
+    def settle_reserved(self, ranges: Ranges) -> None:
+        """Leave messages where they are."""
+
+    def reserve(self, _count: int) -> Ranges:
+        """Reserve nothing: messages stay.
+
+        Raises:
+            AssertionError: always; it is refused before.
+        """
+        raise AssertionError(f"messages of partition '{self.declared.name}' are reserved, which are to stay")
+
+    def put_back(self, ranges: Ranges, fresh_from: int) -> None:
+        """Leave messages where they are; the reader that has not seen them is gone."""
+
+    def purge(self) -> tuple[int, Steps]:
+        """Remove nothing: messages stay.
+
+        Raises:
+            AssertionError: always; it is refused before.
+        """
+        raise AssertionError(f"partition '{self.declared.name}' is purged, whose messages are to stay")
+
+    def expire(self, now_ms: int, _batches_max: int = ALL_BATCHES) -> None:
+        """Drop segments that are too old or too much."""
+        for _ in range(self._retention.surplus(self._segments, self.bytes, now_ms)):
+            segment = self.index.segments[0]
+            self.dropped += segment.count
+            self._remove(0, segment)
+
+    def catch_up(self) -> None:
+        """Drop segments that are too old or too much."""
+        self.expire(self._clock.now_ms())
+
+    def trim(self) -> None:
+        """Leave messages where they are; `seal` drops what is too much."""
+
+    def seal(self) -> None:
+        """End a pass: what comes next goes into another segment."""
+        self._open = None
+        self.catch_up()
+        if self.young >= MERGE_SEGMENTS:
+            self._buffer.compactable[self] = None
+
+    def mark_exactly(self) -> None:
+        """Write down nothing: cursors are not the partition's."""
+
+    def retire(self) -> list[Segment]:
+        """Delete the partition; return its segments, which are to be ended."""
+        self._open = None
+        self._buffer.compactable.pop(self, None)
+        return self.index.segments
+
+    def table(self, consumers: int) -> dict[str, Any]:
+        """Return the counts that `shardmq status` shows."""
+        return {
+            "id": self.id,
+            "vhost": self.declared.vhost,
+            "name": self.declared.name,
+            "durable": self.declared.durable,
+            "total": self.total,
+            "valid": self.valid,
+            "ready": self.ready,
+            "unacked": 0,
+            "delayed": 0,
+            "dying": 0,
+            "reserved": 0,
+            "consumers": consumers,
+            "bytes": self.bytes,
+            "segments": len(self.index.segments),
+            "published": self.published,
+            "delivered": 0,
+            "acked": 0,
+            "redelivered": 0,
+            "expired": 0,
+            "dropped": self.dropped,
+            "dead_lettered": 0,
+            "first_offset": self.first,
+            "next_offset": self.next,
+        }
