@@ -21,6 +21,11 @@ class ConsumerLink(Protocol):
 
     life: int
     knows_all: bool
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is on its way to the shard, nor from it but for what others have caused."""
+
     publish: Callable[..., bool]
 
     def ask(self, message: Any, reply: Reply, seconds: float = DECLARE_SECONDS) -> None:

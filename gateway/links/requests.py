@@ -25,6 +25,7 @@ class _Asked:
     message: Any
     reply: Reply
     deadline: float
+    place: int = 0
 
 
 def _is_told_at_once(message: Any) -> bool:
@@ -61,6 +62,12 @@ class Requests:
         self._waiting: list[_Asked] = []
         self._early: list[_Asked] = []
         self._given_up: dict[int, _Asked] = {}  # their answers may still come
+        self._answered = self._handled = -1  # as many of all messages that were posted are known to be carried out
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the shard has carried out all that was posted: a request was the last of it, and was answered."""
+        return self._handled == self._dialer.posted
 
     @property
     def starting(self) -> set[int]:
@@ -91,10 +98,13 @@ class Requests:
         self._before()
         self._asked[number] = asked
         self._dialer.post(Call(number, asked.message))
+        asked.place = self._dialer.posted
 
     def on_answer(self, message: Answer[msgspec.Raw] | Refusal | Got) -> None:
         """Hand an answer to whoever asked."""
         asked = self._asked.pop(message.request, None)
+        if asked is not None:
+            self._answered = asked.place
         if asked is None:
             given_up = self._given_up.pop(message.request, None)
             if given_up is not None and isinstance(message, Got) and not given_up.message.auto_ack:
@@ -111,6 +121,10 @@ class Requests:
             asked.reply(request_error(message.code, message.text))
         else:
             asked.reply(message if isinstance(message, Got) else result_of(asked.message, message))
+
+    def all_taken_in(self) -> None:
+        """Note that what came with answers was taken in, too: deliveries of the same pass stand behind them."""
+        self._handled = self._answered
 
     def tick(self, now: float) -> None:
         """Give up requests whose time is over, and ask again for what came too early."""
@@ -137,6 +151,7 @@ class Requests:
 
     def lost(self, reason: str) -> None:
         """Have requests wait for the shard to be back, and refuse those that may not be repeated."""
+        self._answered = self._handled = -1
         asked, self._asked = self._asked, {}
         early, self._early = self._early, []
         # Nearly every request may be asked twice; their deadlines stand. Consumers are resumed anew.

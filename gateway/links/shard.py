@@ -164,6 +164,11 @@ class ShardLink:
         )
         self.ask(message, reply, seconds)
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is on its way to the shard, nor from it but for what others have caused."""
+        return self.knows_all and self._requests.is_quiet and not (self.confirms.growing or self._touched)
+
     def start_unasked(self, consumer: Consumer) -> bool:
         """Have the shard send deliveries, where it has no reason to refuse that; returns whether it is so.
 
@@ -171,6 +176,8 @@ class ShardLink:
         """
         if not (consumer.is_plain and self.knows_all) or consumer.queue in self._out_of_service:
             return False
+        if self.confirms.growing or not self.confirms.is_settled or self._touched:
+            return False  # deliveries of what was published and acknowledged before come before the answer
         if consumer.queue in [other.queue for other in self._exclusive]:
             return False
         self.start(consumer, self._resumed(consumer), FOREVER)
@@ -272,6 +279,7 @@ class ShardLink:
         handlers = self._handlers
         for event in self.dialer.receive():
             handlers[type(event)](event)
+        self._requests.all_taken_in()
         return self.dialer.more
 
     def flush(self) -> bool:

@@ -157,10 +157,11 @@ class ChannelConsumers(ChannelPrefetch):
         """End a consumer whose client has settled all that it saw: what is on its way is put back by the shard.
 
         Returns:
-            False where the shard is to be asked. What a consumer without acknowledgements was sent is in no queue any
-            more, and has to come before its end.
+            False where the shard is to be asked. What was published and acknowledged before has its effects before the
+            end: only where the shard has carried out all of it, nothing is to come but what others published since.
+            What a consumer without acknowledgements was sent is in no queue any more, and has to come, too.
         """
-        is_idle = consumer.link.knows_all and not consumer.unacked
+        is_idle = consumer.link.is_quiet and not consumer.unacked
         if consumer.auto_ack or not (consumer.is_plain and is_idle):
             return False
         consumer.link.release(consumer, is_unseen=True)

@@ -61,6 +61,7 @@ class Dialer(Generic[Incoming]):
     Attributes:
         is_open: whether a session is open.
         has_posted: whether what was posted waits for a flush, or for the session to open.
+        posted: how many messages were posted, in all sessions.
         more: whether the last `receive` left envelopes behind.
         refused: why the listener refused or ended the last session; "" once another one is open.
     """
@@ -84,6 +85,7 @@ class Dialer(Generic[Incoming]):
         self._peer = peer if attach(context, self.socket, address, peer) is not None else ""
         self.is_open = False
         self.has_posted = False
+        self.posted = 0
         self.more = False
         self.refused = ""
         self._hello = Hello(role, name, BUS_PROTOCOL)
@@ -100,6 +102,7 @@ class Dialer(Generic[Incoming]):
         if self._session is not None:
             self._session.outbox.append(message)
             self.has_posted = True
+            self.posted += 1
 
     def flush(self) -> bool:
         """Send what was posted. Returns whether there was anything."""

@@ -25,7 +25,18 @@ OF_A_CONNECTION = {
 }
 OF_A_PUBLISHER = {"close", "flush", "publish", "publish_many", "unconfirmed"}
 OF_A_MESSAGE = {
-    *("ack", "body", "consumer_tag", "deliveries", "delivery_tag", "exchange", "message_id", "nack", "persistent"),
+    *(
+        "ack",
+        "body",
+        "consumer_tag",
+        "deliveries",
+        "delivery_tag",
+        "exchange",
+        "message_id",
+        "nack",
+        "offset",
+        "persistent",
+    ),
     *("position", "properties", "queue", "redelivered", "renew", "routing_key", "timestamp_ms"),
 }
 NAMES = ("Channel", "Connection", "Publisher", "Transaction")

@@ -179,7 +179,7 @@ def test_priorities_and_places_survive_a_restart(start_broker: StartBroker) -> N
         ({"x-overflow": "explode"}, "drop-head"),
         ({"x-max-priority": 256}, "255"),
         ({"x-single-active-consumer": 1}, "true or false"),
-        ({"x-queue-type": "stream"}, "classic"),
+        ({"x-queue-type": "x"}, "classic"),
         ({"x-expires": 0}, "from 1"),
     ],
 )

@@ -46,8 +46,10 @@ POWER = (
     Mutant(
         "a confirm leaves after the commit",
         "shards/loop.py",
-        "        self._buffer.commit()\n        self._publishing.confirm()\n        self._listener.flush()\n",
-        "        self._publishing.confirm()\n        self._listener.flush()\n        time.sleep(0.01)\n"
+        "        self._buffer.commit()\n        self._publishing.confirm()\n"
+        "        has_sent = self._listener.flush() or was_early\n",
+        "        self._publishing.confirm()\n        has_sent = self._listener.flush() or was_early\n"
+        "        time.sleep(0.01)\n"
         "        self._buffer.commit()\n",
         ("lost", "unmarked"),
     ),

@@ -157,9 +157,13 @@ def test_a_consumer_that_settled_all_it_saw_ends_at_once_and_gets_nothing_more(s
         number = started(stage, client)
         stage.say(0, Delivered(number, 0, False, run_of(2)))
         assert isinstance(client.receive(), BasicDeliver)
-        client.send(BasicAck(1, [(1, 2)]), BasicCancel(5, 1, "c"))
+        client.send(BasicAck(1, [(1, 2)]))
+        client.send(BasicGet(4, 1, "q"))  # the shard answers a request behind the ack
+        stage.say(0, Answer(stage.request(stage.expect(0, Get)), None))
         assert isinstance(client.receive(), Ok)
-        assert said_by(stage, client, Ack, Cancel, Release)[-2:] == [Ack(number, [(0, 2)]), Release(number, True)]
+        client.send(BasicCancel(5, 1, "c"))
+        assert isinstance(client.receive(), Ok)
+        assert said_by(stage, client, Ack, Cancel, Release)[-1:] == [Release(number, True)]
         stage.say(0, Delivered(number, 2, False, run_of(5)), Cancelled(number))
         client.send(BasicGet(6, 1, "q"))
         asked = stage.expect(0, Get)
@@ -168,6 +172,17 @@ def test_a_consumer_that_settled_all_it_saw_ends_at_once_and_gets_nothing_more(s
         assert isinstance(answer, Ok)
         assert answer.request == 6
         assert not said_by(stage, client, Nack)
+
+
+def test_a_consumer_whose_acks_are_on_their_way_ends_when_the_shard_says_so(start_stage: StartStage) -> None:
+    stage = alone(start_stage)
+    with RawClient(stage).open() as client:
+        number = started(stage, client)
+        stage.say(0, Delivered(number, 0, False, run_of(2)))
+        assert isinstance(client.receive(), BasicDeliver)
+        client.send(BasicAck(1, [(1, 2)]), BasicCancel(5, 1, "c"))
+        stage.say(0, Answer(stage.request(stage.expect(0, Cancel)), None))
+        assert isinstance(client.receive(), Ok)
 
 
 @pytest.mark.parametrize("auto_ack", [False, True])

@@ -72,6 +72,7 @@ class PartitionMachine(RuleBasedStateMachine):
         self.bytes_max = bytes_max
         self.open()
         self.buffer.declare(self.declared)
+        self.buffer.demand()
         self.buffer.commit()
         self.buffer.commit_behind()
 
