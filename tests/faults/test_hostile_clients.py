@@ -161,13 +161,14 @@ def test_publishes_behind_a_request_that_waits_cost_the_gateway_a_bounded_amount
     assert grown < GROWTH_MAX
     rest = -sent % len(big)
     with ThreadPoolExecutor(1) as pool:
-        done = pool.submit(client.socket.sendall, big[len(big) - rest :])
+        done = pool.submit(client.socket.sendall, big[len(big) - rest :] + encode(QueueDeclare(5, 1, "waits")))
         assert isinstance(client.receive(), Ok)  # it waits no longer, and everything behind it is carried out
-        confirmed = 0
-        while confirmed < -(-sent // len(big)):
-            answer = client.receive()
-            assert isinstance(answer, BasicConfirm)
-            confirmed += len(answer.requests)
+        confirms = 0
+        while isinstance(answer := client.receive(), BasicConfirm):  # of publishes of one number: of several, one tells
+            confirms += 1
+        assert isinstance(answer, Ok)
+        assert answer.request == 5
+        assert confirms
         done.result()
 
 
