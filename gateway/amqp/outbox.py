@@ -14,6 +14,7 @@ from itertools import chain, repeat
 from typing import Final
 
 from shardmq.gateway.session.connection import ClientConnection, ConnectionHost
+from shardmq.message.batch_parts import Contents
 from shardmq.message.record_batch import RecordBatch
 from shardmq.protocol.amqp import encoder
 from shardmq.protocol.amqp.events import END, METHOD, Event, PublishesReceived
@@ -107,19 +108,22 @@ class Outbox(ClientConnection):
         self, channel: int, consumer: str, tag: int, redelivered: bool, batch: RecordBatch, deliveries: int
     ) -> None:
         """Send messages to a consumer, as `Front.send_delivery` has them."""
-        lists, bodies = to_amqp(batch, deliveries)
+        self._send_messages(channel, consumer, tag, redelivered, batch, to_amqp(batch, deliveries))
+
+    def send_read(self, channel: int, consumer: str, tag: int, offset: int, batch: RecordBatch) -> None:
+        """Send messages of a stream to a consumer, as `Front.send_read` has them."""
+        lists, bodies = to_amqp(batch)
+        self._send_messages(channel, consumer, tag, False, batch, (with_offsets(lists, offset), bodies))
+
+    def _send_messages(
+        self, channel: int, consumer: str, tag: int, redelivered: bool, batch: RecordBatch, contents: Contents
+    ) -> None:
+        lists, bodies = contents
         envelope = encoder.envelope(channel, consumer, redelivered, batch.exchange, batch.routing_key)
         if len(batch.records) > batch.count * encoder.ALIKE_BYTES_MAX:
             self.send_pieces(encoder.delivery_pieces(envelope, tag, lists, bodies, self._frame_max))
         else:
             self.send_frame(encoder.deliveries(envelope, tag, lists, bodies, self._frame_max))
-
-    def send_read(self, channel: int, consumer: str, tag: int, offset: int, batch: RecordBatch) -> None:
-        """Send messages of a stream to a consumer, as `Front.send_read` has them."""
-        lists, bodies = to_amqp(batch)
-        lists = with_offsets(lists, offset)
-        envelope = encoder.envelope(channel, consumer, False, batch.exchange, batch.routing_key)
-        self.send_frame(encoder.deliveries(envelope, tag, lists, bodies, self._frame_max))
 
     def delivery_bytes(self, consumer: str) -> int:
         """What each message for a consumer takes beside its record and names."""

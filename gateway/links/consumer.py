@@ -15,18 +15,15 @@ class ConsumerLink(Protocol):
 
     Attributes:
         life: how often the shard went away; what was delivered in another life cannot be settled.
-        knows_all: whether the shard is there, and all of its consumers are this gateway's.
         publish: `PublishWindow.add` of the link.
     """
 
     life: int
-    knows_all: bool
+    publish: Callable[..., bool]
 
     @property
     def is_quiet(self) -> bool:
         """Whether nothing is on its way to the shard, nor from it but for what others have caused."""
-
-    publish: Callable[..., bool]
 
     def ask(self, message: Any, reply: Reply, seconds: float = DECLARE_SECONDS) -> None:
         """Ask the shard; it may be asked twice where it was away."""
