@@ -76,7 +76,11 @@ INSIDE = {
 }
 """What stands above what in each process, from the top."""
 
-TWINS = (("shardmq.gateway.native", "shardmq.gateway.amqp"), ("shardmq.client.aio", "shardmq.client.sync"))
+TWINS = (
+    ("shardmq.gateway.native", "shardmq.gateway.amqp"),
+    ("shardmq.client.aio", "shardmq.client.sync"),
+    ("shardmq.client.aio.requests", "shardmq.client.sync.requests"),
+)
 """Folders of which the first has no file that the second has not: the second may need more."""
 
 

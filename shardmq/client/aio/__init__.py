@@ -1,9 +1,8 @@
 """The SDK for asyncio. What it lacks beside its twin (sockets, answers, workers) asyncio brings along.
 
 connection.py      Connection.
-administration.py  Virtual hosts, users, permissions: part of Connection.
 channel.py         Channel.
-topology.py        Exchanges, queues, bindings and reads: part of Channel.
+requests/          What is answered by one answer: parts of Connection and Channel.
 publisher.py       Publisher: pipelined publishing.
 transaction.py     Transaction.
 consumer.py        The consumers of a channel: iterators, calls that wait for an answer, tasks that run handlers.

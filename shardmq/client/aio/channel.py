@@ -1,33 +1,33 @@
 """A channel for asyncio: RabbitMQ's verbs as coroutines."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
-from shardmq.client.aio.consumer import CallRequests, ChannelConsumers, Handler, HandlerInbox, RemoteCalls
+from shardmq.client.aio.consumer import CallRequests, ChannelConsumers, RemoteCalls
 from shardmq.client.aio.publisher import PendingConfirm, Publisher
+from shardmq.client.aio.requests.consuming import ConsumeRequests
+from shardmq.client.aio.requests.reads import ReadRequests
+from shardmq.client.aio.requests.topology import TopologyRequests
 from shardmq.client.aio.settler import ChannelSettler, SettleRequests
-from shardmq.client.aio.topology import TopologyRequests
 from shardmq.client.aio.transaction import Transaction
 from shardmq.client.aio.transport import Transport
-from shardmq.client.api.defaults import CLOSE_SECONDS, PREFETCH
-from shardmq.client.api.handler_errors import OnError, check_handler
-from shardmq.client.api.message import Batch, Delivery, Message
+from shardmq.client.api.defaults import CLOSE_SECONDS
+from shardmq.client.api.message import Delivery, Message
 from shardmq.client.api.opening import Opening
-from shardmq.client.core import requests
 from shardmq.client.core.batching import batch_of_one, record_of
 from shardmq.client.core.channel import ChannelCore
 from shardmq.client.core.connection import ConnectionCore
-from shardmq.client.core.requests import Request
-from shardmq.client.core.validation import check_delay, check_names, consumer_arguments, producer_number
-from shardmq.errors import ChannelError, ConnectionFault, InvalidRequest, Timeout
+from shardmq.client.core.requests.request import Request
+from shardmq.client.core.validation import check_delay, check_names, producer_number
+from shardmq.errors import ChannelError, ConnectionFault, Timeout
 from shardmq.message.properties import Properties
 
 T = TypeVar("T")
 
 
-class Channel(TopologyRequests, CallRequests, SettleRequests):
+class Channel(TopologyRequests, ReadRequests, ConsumeRequests, CallRequests, SettleRequests):
     """A channel of a connection; its requests are carried out in the order they were made.
 
     `Connection.channel` opens one.
@@ -191,131 +191,6 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
         await transaction._begin()
         return transaction
 
-    def consume(
-        self,
-        queue: str,
-        prefetch: int = PREFETCH,
-        auto_ack: bool = False,
-        inactivity_timeout: float | None = None,
-        exclusive: bool = False,
-        priority: int | None = None,
-        arguments: Mapping[str, Any] | None = None,
-        timeout_ms: int | None = None,
-    ) -> AsyncGenerator[Message, None]:
-        """Consume a queue's messages, as an asynchronous generator.
-
-        Closing it (`aclose`) cancels the consumer, and requeues what was not handed out; leaving its loop, a bit later.
-
-        Args:
-            queue: whose messages.
-            prefetch: messages unacked at most, 0 for no limit.
-            auto_ack: messages are done with when the broker sends them.
-            inactivity_timeout: seconds without a message after which the iteration ends; None for never.
-            exclusive: nobody else may consume the queue.
-            priority: of those with room in their prefetch, consumers of the highest get the messages.
-            arguments: of the consumer: x-priority, x-consumer-timeout and the like.
-            timeout_ms: a message unacked for longer returns, or is dead-lettered where the queue says so.
-
-        Raises:
-            NotFound: no such queue; in the iteration: the queue was deleted.
-            AccessRefused: somebody consumes it exclusively, or `exclusive` and somebody consumes it.
-        """
-        merged = consumer_arguments(arguments, priority, timeout_ms)
-        operation = requests.basic_consume(queue, "", prefetch, auto_ack, exclusive, merged)
-        return self._consumers.messages(operation, inactivity_timeout)
-
-    def consume_batches(
-        self,
-        queue: str,
-        prefetch: int = PREFETCH,
-        auto_ack: bool = False,
-        inactivity_timeout: float | None = None,
-        exclusive: bool = False,
-        priority: int | None = None,
-        arguments: Mapping[str, Any] | None = None,
-        timeout_ms: int | None = None,
-    ) -> AsyncGenerator[Batch, None]:
-        """Consume a queue's messages in batches, as they travelled: for bulk work.
-
-        Args:
-            queue: whose messages.
-            prefetch: messages unacked at most, 0 for no limit.
-            auto_ack: messages are done with when the broker sends them.
-            inactivity_timeout: seconds without a message after which the iteration ends; None for never.
-            exclusive: nobody else may consume the queue.
-            priority: of those with room in their prefetch, consumers of the highest get the messages.
-            arguments: of the consumer: x-priority, x-consumer-timeout and the like.
-            timeout_ms: a message unacked for longer returns, or is dead-lettered where the queue says so.
-
-        Raises:
-            NotFound: no such queue; in the iteration: the queue was deleted.
-            AccessRefused: somebody consumes it exclusively, or `exclusive` and somebody consumes it.
-        """
-        merged = consumer_arguments(arguments, priority, timeout_ms)
-        operation = requests.basic_consume(queue, "", prefetch, auto_ack, exclusive, merged)
-        return self._consumers.batches(operation, inactivity_timeout)
-
-    async def basic_consume(
-        self,
-        queue: str,
-        callback: Handler,
-        prefetch: int = PREFETCH,
-        auto_ack: bool = False,
-        consumer_tag: str = "",
-        exclusive: bool = False,
-        priority: int | None = None,
-        arguments: Mapping[str, Any] | None = None,
-        timeout_ms: int | None = None,
-        on_error: OnError = "requeue",
-        concurrency: int | None = None,
-    ) -> str:
-        """Have a function or coroutine function called with each message, in tasks of their own, side by side.
-
-        Args:
-            queue: whose messages.
-            callback: the handler. What it raises is logged with the message's id, and `on_error` says what then.
-            prefetch: messages unacked at most, 0 for no limit.
-            auto_ack: messages are done with when the broker sends them.
-            consumer_tag: the consumer's name; the server makes one up for "".
-            exclusive: nobody else may consume the queue.
-            priority: of those with room in their prefetch, consumers of the highest get the messages.
-            arguments: of the consumer: x-priority, x-consumer-timeout and the like.
-            timeout_ms: a message unacked for longer returns, or is dead-lettered where the queue says so.
-            on_error: for a message whose handler raised and left it unacked: "requeue": it comes again a second later;
-                "reject": it is dead-lettered, or dropped where there is no such exchange; "close": the channel is
-                closed, its unacked messages return, and the next use of it tells why.
-            concurrency: messages handled at once; with 1 they are handled one after the other, in order. As many as
-                the prefetch allows when None.
-
-        Returns:
-            The consumer's tag.
-
-        Raises:
-            NotFound: no such queue.
-            AccessRefused: somebody consumes it exclusively, or `exclusive` and somebody consumes it.
-        """
-        check_handler(callback, on_error)
-        if concurrency is not None and concurrency < 1:
-            raise InvalidRequest(f"a consumer handles at least 1 message at once, not {concurrency}")
-        merged = consumer_arguments(arguments, priority, timeout_ms)
-        operation = requests.basic_consume(queue, consumer_tag, prefetch, auto_ack, exclusive, merged)
-        inbox = HandlerInbox(
-            self._consumers, callback, queue, on_error, self._fail, concurrency or prefetch or PREFETCH
-        )
-        try:
-            return await self._consumers.begin(operation, inbox)
-        except BaseException:
-            inbox.end(None)
-            raise
-
-    async def basic_cancel(self, consumer_tag: str) -> None:
-        """End a consumer.
-
-        What it was handed stays unacked until it is acked; what it was not handed is requeued.
-        """
-        check_names(consumer_tag=consumer_tag)
-        await self._consumers.cancel(consumer_tag)
-
     async def basic_get(self, queue: str, auto_ack: bool = False) -> Message | None:
         """One message; None when the queue is empty.
 
@@ -335,19 +210,6 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
         recovered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._connection.recover(self._core, recovered)
         await self._answer(recovered, f"recovering what is unacked on channel {self.number}")
-
-    async def basic_qos(self, consumer_tag: str, prefetch: int) -> None:
-        """Change a consumer's prefetch while it consumes.
-
-        Args:
-            consumer_tag: which consumer.
-            prefetch: messages unacked at most, 0 for no limit.
-
-        Raises:
-            NotFound: the channel has no such consumer.
-        """
-        await self._ask(requests.basic_qos(consumer_tag, prefetch))
-        self._settler.note_prefetch(consumer_tag, prefetch)
 
     async def close(self) -> None:
         """Close it: consumers end, what is unacked returns. Does nothing when it is closed."""

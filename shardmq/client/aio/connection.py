@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from shardmq.client.aio.administration import AdministrationRequests
 from shardmq.client.aio.channel import Channel
+from shardmq.client.aio.requests.administration import AdministrationRequests
 from shardmq.client.aio.transport import Transport
 from shardmq.client.api.defaults import CLOSE_SECONDS, REPORT_SECONDS, TIMEOUT_SECONDS
 from shardmq.client.api.hooks import HookRegistration, Hooks
@@ -20,7 +20,7 @@ from shardmq.client.api.results import ServerProperties
 from shardmq.client.api.tls import check_tls
 from shardmq.client.api.url import Address, given_or_default, parse_all
 from shardmq.client.core.connection import ConnectionCore, client_properties
-from shardmq.client.core.requests import Request
+from shardmq.client.core.requests.request import Request
 from shardmq.client.core.validation import check_heartbeat, check_timeout
 from shardmq.errors import ConnectionLost
 from shardmq.limits import HEARTBEAT_SECONDS

@@ -10,7 +10,7 @@ from shardmq.client.aio.transport import Transport
 from shardmq.client.api.results import Sealed
 from shardmq.client.core.channel import ChannelCore
 from shardmq.client.core.connection import ConnectionCore
-from shardmq.client.core.requests import Request
+from shardmq.client.core.requests.request import Request
 from shardmq.client.core.transaction import Asking, Flush, Step, Steps, TransactionCore
 from shardmq.message.properties import Properties
 

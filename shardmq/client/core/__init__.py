@@ -7,8 +7,7 @@ restore.py           The order in which a reconnected connection is made as it w
 channel.py           What the core keeps of a channel, and of what was asked and published until it is answered.
 transaction.py       A transaction's attempt: what is staged, and the steps of its life.
 declarations.py      What was declared, and is declared again after a loss.
-requests.py          Requests as values: checked, ready to be sent, and what their answers become.
-administration.py    The same for virtual hosts, users, permissions, backups and definitions.
+requests/            Requests as values: checked, ready to be sent, and what their answers become.
 validation.py        What a program hands in, checked before it is sent.
 batching.py          Record batches made of what is published: sizes and checks.
 publishing/          Single publishes until they are sent as batches.

@@ -17,12 +17,12 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from shardmq.client.api.results import Begun, Sealed
-from shardmq.client.core import requests
 from shardmq.client.core.batching import PublishBatch
 from shardmq.client.core.channel import ChannelCore
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.interfaces import Confirms, again
-from shardmq.client.core.requests import Request
+from shardmq.client.core.requests import transactions
+from shardmq.client.core.requests.request import Request
 from shardmq.client.core.validation import check_timeout
 from shardmq.errors import (
     ChannelError,
@@ -231,7 +231,7 @@ class TransactionCore:
 
     def begin(self) -> Steps[None]:
         """Begin it, or find it."""
-        begun: Begun = yield from self._insist(requests.transaction_begin(self.name, self._timeout_ms))
+        begun: Begun = yield from self._insist(transactions.transaction_begin(self.name, self._timeout_ms))
         self.number = begun.number
         if begun.state == "committed":
             self.state = State.FOUND_COMMITTED
@@ -258,7 +258,7 @@ class TransactionCore:
             raise self._refusal()
         if self.state in (State.OPEN, State.SEALED):
             self._named = [(yield from self._seal())] if sealed is None else self._complete(list(sealed))
-        request = requests.transaction_commit(self.name, self.number, self._named)
+        request = transactions.transaction_commit(self.name, self.number, self._named)
         self.is_taking = False
         until = self._clock() + seconds
         while True:
@@ -288,7 +288,7 @@ class TransactionCore:
         if self.is_committed:
             raise PreconditionFailed(f"transaction '{self.name}' is committed: it cannot be aborted any more")
         self.is_taking = False
-        yield from self._insist(requests.transaction_abort(self.name, self.number))
+        yield from self._insist(transactions.transaction_abort(self.name, self.number))
         self.state = State.ABORTED
 
     def leave(self, error: BaseException | None) -> Steps[None]:
@@ -311,7 +311,7 @@ class TransactionCore:
         if self._sealed is None:
             yield from self._flush(self._seconds)
             self.is_taking = False
-            self._sealed = yield from self._insist(requests.transaction_seal(self.number, self.attempt))
+            self._sealed = yield from self._insist(transactions.transaction_seal(self.number, self.attempt))
             self.state = State.SEALED
         yield from self._flush(self._seconds)  # what other threads published in between may have come too late
         return self._sealed

@@ -13,12 +13,12 @@ from shardmq.client.api.results import ServerProperties
 from shardmq.client.api.tls import check_tls
 from shardmq.client.api.url import Address, given_or_default, parse_all
 from shardmq.client.core.connection import ConnectionCore, client_properties
-from shardmq.client.core.requests import Request
+from shardmq.client.core.requests.request import Request
 from shardmq.client.core.validation import check_heartbeat, check_timeout
-from shardmq.client.sync.administration import AdministrationRequests
 from shardmq.client.sync.answers import PendingAnswer
 from shardmq.client.sync.channel import Channel
 from shardmq.client.sync.reconnect import Reconnect
+from shardmq.client.sync.requests.administration import AdministrationRequests
 from shardmq.client.sync.transport import Transport
 from shardmq.client.sync.workers import WORKERS, MetricsReporter, SerialExecutor, WorkerPool
 from shardmq.errors import ConnectionLost, InvalidRequest

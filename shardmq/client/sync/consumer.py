@@ -10,9 +10,9 @@ from typing import cast
 
 from shardmq.client.api.handler_errors import OnError, handler_raised
 from shardmq.client.api.message import Batch, Delivery, Message
-from shardmq.client.core import requests
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.interfaces import Inbox, again
+from shardmq.client.core.requests import consuming
 from shardmq.client.core.validation import check_timeout
 from shardmq.client.sync.answers import DeliveryQueue, PendingAnswer
 from shardmq.client.sync.settler import ChannelSettler
@@ -213,8 +213,8 @@ class RemoteCalls:
         """Where an answer is to go, its correlation id, and the answer; the first call begins the consumer."""
         with self._beginning:
             if not self._reply_to:
-                reply_to = requests.reply_queue()
-                self._consumers.begin(requests.basic_consume(reply_to, "", 0, True, False, None), self)
+                reply_to = consuming.reply_queue()
+                self._consumers.begin(consuming.basic_consume(reply_to, "", 0, True, False, None), self)
                 self._reply_to = reply_to
             correlation_id = str(next(self._numbers))
             answer = self._waiting[correlation_id] = PendingAnswer()
@@ -307,7 +307,7 @@ class CallRequests(ABC):
         check_timeout(seconds)
         reply_to, correlation_id, answer = self._calls.expect()
         try:
-            asked = requests.call_properties(properties, reply_to, correlation_id, seconds)
+            asked = consuming.call_properties(properties, reply_to, correlation_id, seconds)
             self.basic_publish(exchange, routing_key, body, asked, mandatory=True)
         except BaseException:
             self._calls.forget(correlation_id)

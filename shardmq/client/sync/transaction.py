@@ -8,7 +8,7 @@ from typing import Any, Self, TypeVar
 from shardmq.client.api.results import Sealed
 from shardmq.client.core.channel import ChannelCore
 from shardmq.client.core.connection import ConnectionCore
-from shardmq.client.core.requests import Request
+from shardmq.client.core.requests.request import Request
 from shardmq.client.core.transaction import Asking, Flush, Step, Steps, TransactionCore
 from shardmq.client.sync.publisher import Publisher
 from shardmq.client.sync.transport import Transport

@@ -1,14 +1,12 @@
-"""Exchanges, queues, bindings and reads: part of Channel."""
+"""Exchanges, queues and bindings: part of Channel."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from shardmq.client.api.defaults import PEEK_COUNT, READ_COUNT
-from shardmq.client.api.message import Message
-from shardmq.client.api.results import QueueDeclared, QueueSlice, Reserved
-from shardmq.client.core import requests
-from shardmq.client.core.requests import Request
+from shardmq.client.api.results import QueueDeclared
+from shardmq.client.core.requests import topology, transactions
+from shardmq.client.core.requests.request import Request
 
 T = TypeVar("T")
 
@@ -49,7 +47,7 @@ class TopologyRequests(ABC):
             NotFound: passive, and there is none.
         """
         self._ask(
-            requests.exchange_declare(exchange, exchange_type, durable, arguments, auto_delete, internal, passive)
+            topology.exchange_declare(exchange, exchange_type, durable, arguments, auto_delete, internal, passive)
         )
 
     def exchange_delete(self, exchange: str, if_unused: bool = False) -> None:
@@ -58,7 +56,7 @@ class TopologyRequests(ABC):
         Raises:
             PreconditionFailed: if_unused, and something is bound to it.
         """
-        self._ask(requests.exchange_delete(exchange, if_unused))
+        self._ask(topology.exchange_delete(exchange, if_unused))
 
     def exchange_bind(
         self, destination: str, source: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
@@ -74,7 +72,7 @@ class TopologyRequests(ABC):
         Raises:
             NotFound: there is no such exchange.
         """
-        self._ask(requests.exchange_bind(destination, source, routing_key, arguments))
+        self._ask(topology.exchange_bind(destination, source, routing_key, arguments))
 
     def exchange_unbind(
         self, destination: str, source: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
@@ -87,7 +85,7 @@ class TopologyRequests(ABC):
             routing_key: what messages' routing keys are matched with, as the source's type does.
             arguments: of the binding, as of a headers exchange.
         """
-        self._ask(requests.exchange_unbind(destination, source, routing_key, arguments))
+        self._ask(topology.exchange_unbind(destination, source, routing_key, arguments))
 
     def queue_declare(
         self,
@@ -116,7 +114,7 @@ class TopologyRequests(ABC):
             ResourceLocked: it is another connection's alone.
             NotFound: passive, and there is none.
         """
-        return self._ask(requests.queue_declare(queue, durable, arguments, exclusive, auto_delete, passive))
+        return self._ask(topology.queue_declare(queue, durable, arguments, exclusive, auto_delete, passive))
 
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False) -> int:
         """Delete a queue and its bindings; returns how many ready messages went with it.
@@ -124,7 +122,7 @@ class TopologyRequests(ABC):
         Raises:
             PreconditionFailed: if_unused, and it has consumers; or if_empty, and it has ready messages.
         """
-        return self._ask(requests.queue_delete(queue, if_unused, if_empty))
+        return self._ask(topology.queue_delete(queue, if_unused, if_empty))
 
     def queue_bind(
         self, queue: str, exchange: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
@@ -140,7 +138,7 @@ class TopologyRequests(ABC):
         Raises:
             NotFound: there is no such queue or exchange.
         """
-        self._ask(requests.queue_bind(queue, exchange, routing_key, arguments))
+        self._ask(topology.queue_bind(queue, exchange, routing_key, arguments))
 
     def queue_unbind(
         self, queue: str, exchange: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
@@ -153,7 +151,7 @@ class TopologyRequests(ABC):
             routing_key: what messages' routing keys are matched with, as the exchange's type does.
             arguments: of the binding, as of a headers exchange.
         """
-        self._ask(requests.queue_unbind(queue, exchange, routing_key, arguments))
+        self._ask(topology.queue_unbind(queue, exchange, routing_key, arguments))
 
     def queue_purge(self, queue: str) -> int:
         """Remove a queue's ready messages; returns how many.
@@ -161,80 +159,7 @@ class TopologyRequests(ABC):
         Raises:
             NotFound: there is no such queue.
         """
-        return self._ask(requests.queue_purge(queue))
-
-    def queue_peek(self, queue: str, offset: int = 0, count: int = PEEK_COUNT) -> list[Message]:
-        """Look at ready messages and leave all as it is; they cannot be acked.
-
-        Args:
-            queue: whose.
-            offset: messages behind the head of the queue.
-            count: how many; fewer come where there are no more, or where they are large.
-        """
-        return self._ask(requests.queue_peek(queue, offset, count))
-
-    def queue_slices(self, queue: str, count: int, reservation: str = "") -> list[QueueSlice]:
-        """Cut what is ready in a queue into slices of about one size, for as many readers.
-
-        Args:
-            queue: whose.
-            count: how many parts; fewer come where there are few messages.
-            reservation: cut what is reserved under that name instead.
-
-        Returns:
-            The parts, in the queue's order: numbers of messages that may be read as often as one likes.
-        """
-        return self._ask(requests.queue_slices(queue, count, reservation))
-
-    def queue_read(
-        self, queue: str, first: int, end: int, count: int = READ_COUNT, reservation: str = ""
-    ) -> tuple[list[Message], int | None]:
-        """Look at the messages numbered `first` up to `end`, and leave all as it is; they cannot be acked.
-
-        Args:
-            queue: whose.
-            first: number of the first message, as a `QueueSlice` has it.
-            end: number behind the last one.
-            count: how many; fewer come where they are large.
-            reservation: look at what is reserved under that name; what is ready, where it is "".
-
-        Returns:
-            Those of them that are still there, each with its `position`; and the number to read on from, None at the
-            end.
-        """
-        return self._ask(requests.queue_read(queue, first, end, count, reservation))
-
-    def queue_reserve(self, queue: str, reservation: str, messages_max: int = 0, lease_ms: int = 0) -> Reserved:
-        """Set ready messages aside under a name: nobody gets them until that ends, readers of the name see them.
-
-        A name that is there keeps what it has, and its time begins anew.
-
-        Args:
-            queue: whose.
-            reservation: the name.
-            messages_max: how many at most, from the head of the queue; 0 for all there are.
-            lease_ms: after which they are back at their place; 0 for an hour.
-        """
-        return self._ask(requests.queue_reserve(queue, reservation, messages_max, lease_ms))
-
-    def reservation_end(
-        self, queue: str, reservation: str, acknowledge: bool, ranges: Iterable[tuple[int, int]] = ()
-    ) -> int:
-        """End a reservation.
-
-        Args:
-            queue: whose messages.
-            reservation: its name.
-            acknowledge: True: they are done with, as if they were acked; False: they return to their place.
-            ranges: acknowledge these only, (first, end) each, as slices have them, and leave the rest reserved.
-
-        Returns:
-            How many messages that concerned.
-
-        Raises:
-            NotFound: acknowledge, and there is no such reservation: its time was over, say, and its messages are back.
-        """
-        return self._ask(requests.reservation_end(queue, reservation, acknowledge, ranges))
+        return self._ask(topology.queue_purge(queue))
 
     def transaction_abort(self, name: str) -> None:
         """Abort the transaction of that name, whoever began it; nothing happens when there is none.
@@ -243,4 +168,4 @@ class TopologyRequests(ABC):
             PreconditionFailed: it is committed.
             AccessRefused: it is somebody else's, and the user no administrator.
         """
-        self._ask(requests.transaction_abort(name))
+        self._ask(transactions.transaction_abort(name))

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shardmq.client.api.results import converted
-from shardmq.client.core.requests import Request, nothing
+from shardmq.client.core.requests.request import Request, nothing
 from shardmq.client.core.validation import check_names, table, words
 from shardmq.protocol.native.operations.administration import (
     BackupBegin,

@@ -4,8 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from shardmq.client.core import administration
-from shardmq.client.core.requests import Request
+from shardmq.client.core.requests import administration
+from shardmq.client.core.requests.request import Request
 
 T = TypeVar("T")
 
@@ -17,35 +17,35 @@ class AdministrationRequests(ABC):
     """
 
     @abstractmethod
-    async def _ask(self, request: Request[T]) -> T:
+    def _ask(self, request: Request[T]) -> T:
         """Ask, and wait for the answer."""
 
-    async def status(self) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
         """The state of every process and queue, as `shardmq status` shows it.
 
         Users without the tag administrator or monitoring are told of no processes, of the queues in their virtual
         hosts, and as "own" how many connections, channels and consumers they have.
         """
-        return await self._ask(administration.status())
+        return self._ask(administration.status())
 
-    async def topology(self, noun: str) -> list[dict[str, Any]]:
+    def topology(self, noun: str) -> list[dict[str, Any]]:
         """List what exists of one kind, a table for each.
 
         Args:
             noun: "exchanges", "queues", "bindings" or "transactions" (undecided ones) of this virtual host; "vhosts",
                 "users", "permissions", "connections", "channels" or "consumers": those the user may see.
         """
-        return await self._ask(administration.topology(noun))
+        return self._ask(administration.topology(noun))
 
-    async def vhost_put(self, vhost: str, description: str = "", tags: Sequence[str] = ()) -> None:
+    def vhost_put(self, vhost: str, description: str = "", tags: Sequence[str] = ()) -> None:
         """Make a virtual host, or change what is said of it."""
-        await self._ask(administration.vhost_put(vhost, description, tags))
+        self._ask(administration.vhost_put(vhost, description, tags))
 
-    async def vhost_delete(self, vhost: str) -> None:
+    def vhost_delete(self, vhost: str) -> None:
         """Remove a virtual host with everything in it; its connections are closed."""
-        await self._ask(administration.vhost_delete(vhost))
+        self._ask(administration.vhost_delete(vhost))
 
-    async def user_put(
+    def user_put(
         self,
         user: str,
         password: str | None = None,
@@ -60,21 +60,21 @@ class AdministrationRequests(ABC):
             password_hash: instead of a password, as `topology("users")` and RabbitMQ's definitions have it.
             tags: administrator, monitoring, management, impersonator.
         """
-        await self._ask(administration.user_put(user, password, password_hash, tags))
+        self._ask(administration.user_put(user, password, password_hash, tags))
 
-    async def user_delete(self, user: str) -> None:
+    def user_delete(self, user: str) -> None:
         """Remove a user with all permissions; its connections are closed."""
-        await self._ask(administration.user_delete(user))
+        self._ask(administration.user_delete(user))
 
-    async def permission_put(self, user: str, vhost: str, configure: str, write: str, read: str) -> None:
+    def permission_put(self, user: str, vhost: str, configure: str, write: str, read: str) -> None:
         """Set what a user may do in a virtual host, as regular expressions; "" allows nothing, ".*" everything."""
-        await self._ask(administration.permission_put(user, vhost, configure, write, read))
+        self._ask(administration.permission_put(user, vhost, configure, write, read))
 
-    async def permission_delete(self, user: str, vhost: str) -> None:
+    def permission_delete(self, user: str, vhost: str) -> None:
         """Take a user's permissions in a virtual host away; nothing happens when there are none."""
-        await self._ask(administration.permission_delete(user, vhost))
+        self._ask(administration.permission_delete(user, vhost))
 
-    async def limits_put(self, noun: str, name: str, limits: Mapping[str, int | None]) -> None:
+    def limits_put(self, noun: str, name: str, limits: Mapping[str, int | None]) -> None:
         """Set limits; None lifts one.
 
         Args:
@@ -82,33 +82,33 @@ class AdministrationRequests(ABC):
             name: which.
             limits: by name.
         """
-        await self._ask(administration.limits_put(noun, name, limits))
+        self._ask(administration.limits_put(noun, name, limits))
 
-    async def connection_expel(self, connection: str, reason: str = "") -> None:
+    def connection_expel(self, connection: str, reason: str = "") -> None:
         """Close a client's connection, as `topology("connections")` names it. A client that recovers comes again."""
-        await self._ask(administration.connection_expel(connection, reason))
+        self._ask(administration.connection_expel(connection, reason))
 
-    async def backup_begin(self, directory: str, bytes_per_second: int = 100_000_000) -> None:
+    def backup_begin(self, directory: str, bytes_per_second: int = 100_000_000) -> None:
         """Have the broker copy its stores, while it goes on. Returns once it is settled what is in the backup.
 
         Args:
             directory: an absolute path on the hosts of the broker's processes; there must be nothing in it.
             bytes_per_second: at most, of all shards together.
         """
-        await self._ask(administration.backup_begin(directory, bytes_per_second))
+        self._ask(administration.backup_begin(directory, bytes_per_second))
 
-    async def backup_look(self) -> dict[str, Any]:
+    def backup_look(self) -> dict[str, Any]:
         """How far the last backup is: its `state` ("copying", "done", "failed"), and bytes of each store."""
-        return await self._ask(administration.backup_look())
+        return self._ask(administration.backup_look())
 
-    async def definitions_export(self) -> dict[str, Any]:
+    def definitions_export(self) -> dict[str, Any]:
         """All that is durable, in the shape of RabbitMQ's definitions."""
-        return await self._ask(administration.definitions_export())
+        return self._ask(administration.definitions_export())
 
-    async def definitions_import(self, definitions: Mapping[str, Any]) -> dict[str, Any]:
+    def definitions_import(self, definitions: Mapping[str, Any]) -> dict[str, Any]:
         """Make what is in definitions of RabbitMQ's shape and not there yet.
 
         Returns:
             `{"imported": {noun: count}, "skipped": [sentence, …]}`.
         """
-        return await self._ask(administration.definitions_import(definitions))
+        return self._ask(administration.definitions_import(definitions))

@@ -1,0 +1,168 @@
+"""Consumers: begun, changed, cancelled."""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, TypeVar
+
+from shardmq.client.aio.consumer import ChannelConsumers, Handler, HandlerInbox
+from shardmq.client.api.defaults import PREFETCH
+from shardmq.client.api.handler_errors import OnError, check_handler
+from shardmq.client.api.message import Batch, Message
+from shardmq.client.core.requests import consuming
+from shardmq.client.core.requests.request import Request
+from shardmq.client.core.validation import check_names, consumer_arguments
+from shardmq.errors import InvalidRequest
+
+T = TypeVar("T")
+
+
+class ConsumeRequests(ABC):
+    """The beginning and the end of consumers: part of a channel."""
+
+    _consumers: ChannelConsumers
+
+    @abstractmethod
+    async def _ask(self, request: Request[T]) -> T:
+        """Ask, and wait for the answer."""
+
+    @abstractmethod
+    async def _fail(self, fault: Exception) -> None:
+        """Close the channel because a handler raised."""
+
+    def consume(
+        self,
+        queue: str,
+        prefetch: int = PREFETCH,
+        auto_ack: bool = False,
+        inactivity_timeout: float | None = None,
+        exclusive: bool = False,
+        priority: int | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        timeout_ms: int | None = None,
+    ) -> AsyncGenerator[Message, None]:
+        """Consume a queue's messages, as an asynchronous generator.
+
+        Closing it (`aclose`) cancels the consumer, and requeues what was not handed out; leaving its loop, a bit later.
+
+        Args:
+            queue: whose messages.
+            prefetch: messages unacked at most, 0 for no limit.
+            auto_ack: messages are done with when the broker sends them.
+            inactivity_timeout: seconds without a message after which the iteration ends; None for never.
+            exclusive: nobody else may consume the queue.
+            priority: of those with room in their prefetch, consumers of the highest get the messages.
+            arguments: of the consumer: x-priority, x-consumer-timeout and the like.
+            timeout_ms: a message unacked for longer returns, or is dead-lettered where the queue says so.
+
+        Raises:
+            NotFound: no such queue; in the iteration: the queue was deleted.
+            AccessRefused: somebody consumes it exclusively, or `exclusive` and somebody consumes it.
+        """
+        merged = consumer_arguments(arguments, priority, timeout_ms)
+        operation = consuming.basic_consume(queue, "", prefetch, auto_ack, exclusive, merged)
+        return self._consumers.messages(operation, inactivity_timeout)
+
+    def consume_batches(
+        self,
+        queue: str,
+        prefetch: int = PREFETCH,
+        auto_ack: bool = False,
+        inactivity_timeout: float | None = None,
+        exclusive: bool = False,
+        priority: int | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        timeout_ms: int | None = None,
+    ) -> AsyncGenerator[Batch, None]:
+        """Consume a queue's messages in batches, as they travelled: for bulk work.
+
+        Args:
+            queue: whose messages.
+            prefetch: messages unacked at most, 0 for no limit.
+            auto_ack: messages are done with when the broker sends them.
+            inactivity_timeout: seconds without a message after which the iteration ends; None for never.
+            exclusive: nobody else may consume the queue.
+            priority: of those with room in their prefetch, consumers of the highest get the messages.
+            arguments: of the consumer: x-priority, x-consumer-timeout and the like.
+            timeout_ms: a message unacked for longer returns, or is dead-lettered where the queue says so.
+
+        Raises:
+            NotFound: no such queue; in the iteration: the queue was deleted.
+            AccessRefused: somebody consumes it exclusively, or `exclusive` and somebody consumes it.
+        """
+        merged = consumer_arguments(arguments, priority, timeout_ms)
+        operation = consuming.basic_consume(queue, "", prefetch, auto_ack, exclusive, merged)
+        return self._consumers.batches(operation, inactivity_timeout)
+
+    async def basic_consume(
+        self,
+        queue: str,
+        callback: Handler,
+        prefetch: int = PREFETCH,
+        auto_ack: bool = False,
+        consumer_tag: str = "",
+        exclusive: bool = False,
+        priority: int | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        timeout_ms: int | None = None,
+        on_error: OnError = "requeue",
+        concurrency: int | None = None,
+    ) -> str:
+        """Have a function or coroutine function called with each message, in tasks of their own, side by side.
+
+        Args:
+            queue: whose messages.
+            callback: the handler. What it raises is logged with the message's id, and `on_error` says what then.
+            prefetch: messages unacked at most, 0 for no limit.
+            auto_ack: messages are done with when the broker sends them.
+            consumer_tag: the consumer's name; the server makes one up for "".
+            exclusive: nobody else may consume the queue.
+            priority: of those with room in their prefetch, consumers of the highest get the messages.
+            arguments: of the consumer: x-priority, x-consumer-timeout and the like.
+            timeout_ms: a message unacked for longer returns, or is dead-lettered where the queue says so.
+            on_error: for a message whose handler raised and left it unacked: "requeue": it comes again a second later;
+                "reject": it is dead-lettered, or dropped where there is no such exchange; "close": the channel is
+                closed, its unacked messages return, and the next use of it tells why.
+            concurrency: messages handled at once; with 1 they are handled one after the other, in order. As many as
+                the prefetch allows when None.
+
+        Returns:
+            The consumer's tag.
+
+        Raises:
+            NotFound: no such queue.
+            AccessRefused: somebody consumes it exclusively, or `exclusive` and somebody consumes it.
+        """
+        check_handler(callback, on_error)
+        if concurrency is not None and concurrency < 1:
+            raise InvalidRequest(f"a consumer handles at least 1 message at once, not {concurrency}")
+        merged = consumer_arguments(arguments, priority, timeout_ms)
+        operation = consuming.basic_consume(queue, consumer_tag, prefetch, auto_ack, exclusive, merged)
+        inbox = HandlerInbox(
+            self._consumers, callback, queue, on_error, self._fail, concurrency or prefetch or PREFETCH
+        )
+        try:
+            return await self._consumers.begin(operation, inbox)
+        except BaseException:
+            inbox.end(None)
+            raise
+
+    async def basic_cancel(self, consumer_tag: str) -> None:
+        """End a consumer.
+
+        What it was handed stays unacked until it is acked; what it was not handed is requeued.
+        """
+        check_names(consumer_tag=consumer_tag)
+        await self._consumers.cancel(consumer_tag)
+
+    async def basic_qos(self, consumer_tag: str, prefetch: int) -> None:
+        """Change a consumer's prefetch while it consumes.
+
+        Args:
+            consumer_tag: which consumer.
+            prefetch: messages unacked at most, 0 for no limit.
+
+        Raises:
+            NotFound: the channel has no such consumer.
+        """
+        await self._ask(consuming.basic_qos(consumer_tag, prefetch))
+        self._consumers.settler.note_prefetch(consumer_tag, prefetch)

@@ -1,0 +1,9 @@
+"""The requests that are answered by an Ok, as values: checked, ready to be sent, and what their answer becomes.
+
+request.py         What they have in common.
+topology.py        Exchanges, queues and bindings.
+reads.py           Looking at a queue, and reserving its messages.
+consuming.py       What begins and changes consumers; calls that wait for an answer.
+transactions.py    Transactions.
+administration.py  Virtual hosts, users, permissions, backups and definitions.
+"""

@@ -1,0 +1,90 @@
+"""Requests that look at a queue or reserve its messages, as values."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from shardmq.client.api.message import Delivery, Message, Peeked
+from shardmq.client.api.results import (
+    QueueSlice,
+    Reserved,
+    peeked,
+    read,
+    reserved,
+    slices,
+)
+from shardmq.client.core.requests.request import Request, counted
+from shardmq.client.core.validation import check_name, check_names, check_number, pairs
+from shardmq.errors import InvalidRequest
+from shardmq.limits import DELAY_MS_MAX, RECORD_BATCH_RECORDS_MAX, SLICES_MAX
+from shardmq.protocol.native.operations.reads import QueueRead, QueueReserve, QueueSlices, ReservationEnd
+from shardmq.protocol.native.operations.topology import (
+    QueuePeek,
+)
+
+_PEEKED: Final = Peeked()
+
+
+def queue_peek(queue: str, offset: int, count: int) -> Request[list[Message]]:
+    """Peek at ready messages."""
+    check_names(queue=queue)
+    if type(offset) is not int or type(count) is not int:
+        raise TypeError(f"offset and count are int, not {offset!r} and {count!r}")
+    if not 0 <= offset < 2**63:
+        raise InvalidRequest(f"an offset is 0 (the head of the queue) or more, not {offset}")
+    if not 1 <= count <= RECORD_BATCH_RECORDS_MAX:
+        raise InvalidRequest(f"a peek looks at 1 to {RECORD_BATCH_RECORDS_MAX} messages, not {count}")
+
+    def shape(result: object) -> list[Message]:
+        return [message for frame in peeked(result) for message in Delivery(frame, _PEEKED, queue).messages()]
+
+    return Request(f"peeking at queue '{queue}'", shape, QueuePeek(0, 0, queue, offset, count))
+
+
+def queue_slices(queue: str, count: int, reservation: str) -> Request[list[QueueSlice]]:
+    """Cut a queue into slices of about one size."""
+    check_names(queue=queue, reservation=reservation)
+    check_number("a count of slices", count, 1, SLICES_MAX)
+    return Request(f"slicing queue '{queue}'", slices, QueueSlices(0, 0, queue, count, reservation))
+
+
+def queue_read(
+    queue: str, first: int, end: int, count: int, reservation: str
+) -> Request[tuple[list[Message], int | None]]:
+    """Read the messages with these numbers."""
+    check_names(queue=queue, reservation=reservation)
+    check_number("first", first, 0, 2**63 - 1)
+    check_number("end", end, 0, 2**63 - 1)
+    check_number("a count of messages to read", count, 1, RECORD_BATCH_RECORDS_MAX)
+
+    def shape(result: object) -> tuple[list[Message], int | None]:
+        batches, go_on = read(result)
+        unpacked = [Delivery(frame, _PEEKED, queue, position).messages() for frame, position in batches]
+        return [message for messages in unpacked for message in messages], go_on
+
+    return Request(f"reading queue '{queue}'", shape, QueueRead(0, 0, queue, first, end, count, reservation))
+
+
+def queue_reserve(queue: str, reservation: str, messages_max: int, lease_ms: int) -> Request[Reserved]:
+    """Reserve ready messages."""
+    check_names(queue=queue)
+    check_name("reservation", reservation)
+    check_number("messages_max", messages_max, 0, 2**63 - 1)
+    check_number("lease_ms", lease_ms, 0, DELAY_MS_MAX)
+    return Request(
+        f"reserving messages of queue '{queue}' as '{reservation}'",
+        reserved,
+        QueueReserve(0, 0, queue, reservation, messages_max, lease_ms),
+    )
+
+
+def reservation_end(queue: str, reservation: str, acknowledge: bool, ranges: Iterable[tuple[int, int]]) -> Request[int]:
+    """End a reservation: acknowledge what is reserved, or put it back."""
+    check_names(queue=queue)
+    check_name("reservation", reservation)
+    if type(acknowledge) is not bool:
+        raise TypeError(f"acknowledge is True (done with) or False (back to the queue), not {acknowledge!r}")
+    return Request(
+        f"ending reservation '{reservation}' of queue '{queue}'",
+        counted,
+        ReservationEnd(0, 0, queue, reservation, acknowledge, sorted(pairs("ranges", ranges))),
+    )

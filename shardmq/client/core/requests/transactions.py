@@ -1,0 +1,64 @@
+"""Requests about transactions, as values."""
+
+from collections.abc import Iterable
+
+from shardmq.client.api.results import (
+    Begun,
+    Committed,
+    Sealed,
+    result_of,
+)
+from shardmq.client.core.requests.request import Request, counted, nothing
+from shardmq.client.core.validation import check_name, check_number, pairs
+from shardmq.errors import InvalidRequest
+from shardmq.limits import ATTEMPTS_MAX, DELAY_MS_MAX
+from shardmq.protocol.native.operations.transaction import (
+    TransactionAbort,
+    TransactionBegin,
+    TransactionCommit,
+    TransactionSeal,
+)
+
+
+def _begun(result: object) -> Begun:
+    return result_of(Begun, result)
+
+
+def _visible(result: object) -> bool:
+    return result_of(Committed, result).visible
+
+
+def transaction_begin(transaction: str, timeout_ms: int) -> Request[Begun]:
+    """Begin a transaction, or find it."""
+    check_name("transaction", transaction)
+    check_number("timeout_ms", timeout_ms, 0, DELAY_MS_MAX)
+    return Request(f"beginning transaction '{transaction}'", _begun, TransactionBegin(0, 0, transaction, timeout_ms))
+
+
+def transaction_seal(number: int, attempt: int) -> Request[Sealed]:
+    """Seal an attempt."""
+
+    def sealed(result: object) -> Sealed:
+        return Sealed(attempt, counted(result))
+
+    return Request(
+        f"sealing attempt {attempt} of transaction number {number}", sealed, TransactionSeal(0, 0, number, attempt)
+    )
+
+
+def transaction_commit(transaction: str, number: int, attempts: Iterable[tuple[int, int]]) -> Request[bool]:
+    """Commit attempts."""
+    named = pairs("sealed", attempts)
+    if len(named) > ATTEMPTS_MAX:
+        raise InvalidRequest(f"a commit names {ATTEMPTS_MAX} attempts at most, not {len(named)}; make them larger")
+    if len({attempt for attempt, _ in named}) < len(named):
+        raise InvalidRequest("an attempt stands in `sealed` more than once; each counts once")
+    return Request(
+        f"committing transaction '{transaction}'", _visible, TransactionCommit(0, 0, transaction, number, named)
+    )
+
+
+def transaction_abort(transaction: str, number: int = 0) -> Request[None]:
+    """Abort a transaction; number 0 is whichever has the name now."""
+    check_name("transaction", transaction)
+    return Request(f"aborting transaction '{transaction}'", nothing, TransactionAbort(0, 0, transaction, number))

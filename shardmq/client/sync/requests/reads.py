@@ -1,0 +1,97 @@
+"""Looking at queues, and setting their messages aside: part of Channel."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import TypeVar
+
+from shardmq.client.api.defaults import PEEK_COUNT, READ_COUNT
+from shardmq.client.api.message import Message
+from shardmq.client.api.results import QueueSlice, Reserved
+from shardmq.client.core.requests import reads
+from shardmq.client.core.requests.request import Request
+
+T = TypeVar("T")
+
+
+class ReadRequests(ABC):
+    """Requests that look at a queue and leave all as it is, or reserve its messages: part of a channel.
+
+    Each may raise AccessRefused where the user may not do that, and the errors that `Channel` names.
+    """
+
+    @abstractmethod
+    def _ask(self, request: Request[T]) -> T:
+        """Ask, and wait for the answer."""
+
+    def queue_peek(self, queue: str, offset: int = 0, count: int = PEEK_COUNT) -> list[Message]:
+        """Look at ready messages and leave all as it is; they cannot be acked.
+
+        Args:
+            queue: whose.
+            offset: messages behind the head of the queue.
+            count: how many; fewer come where there are no more, or where they are large.
+        """
+        return self._ask(reads.queue_peek(queue, offset, count))
+
+    def queue_slices(self, queue: str, count: int, reservation: str = "") -> list[QueueSlice]:
+        """Cut what is ready in a queue into slices of about one size, for as many readers.
+
+        Args:
+            queue: whose.
+            count: how many parts; fewer come where there are few messages.
+            reservation: cut what is reserved under that name instead.
+
+        Returns:
+            The parts, in the queue's order: numbers of messages that may be read as often as one likes.
+        """
+        return self._ask(reads.queue_slices(queue, count, reservation))
+
+    def queue_read(
+        self, queue: str, first: int, end: int, count: int = READ_COUNT, reservation: str = ""
+    ) -> tuple[list[Message], int | None]:
+        """Look at the messages numbered `first` up to `end`, and leave all as it is; they cannot be acked.
+
+        Args:
+            queue: whose.
+            first: number of the first message, as a `QueueSlice` has it.
+            end: number behind the last one.
+            count: how many; fewer come where they are large.
+            reservation: look at what is reserved under that name; what is ready, where it is "".
+
+        Returns:
+            Those of them that are still there, each with its `position`; and the number to read on from, None at the
+            end.
+        """
+        return self._ask(reads.queue_read(queue, first, end, count, reservation))
+
+    def queue_reserve(self, queue: str, reservation: str, messages_max: int = 0, lease_ms: int = 0) -> Reserved:
+        """Set ready messages aside under a name: nobody gets them until that ends, readers of the name see them.
+
+        A name that is there keeps what it has, and its time begins anew.
+
+        Args:
+            queue: whose.
+            reservation: the name.
+            messages_max: how many at most, from the head of the queue; 0 for all there are.
+            lease_ms: after which they are back at their place; 0 for an hour.
+        """
+        return self._ask(reads.queue_reserve(queue, reservation, messages_max, lease_ms))
+
+    def reservation_end(
+        self, queue: str, reservation: str, acknowledge: bool, ranges: Iterable[tuple[int, int]] = ()
+    ) -> int:
+        """End a reservation.
+
+        Args:
+            queue: whose messages.
+            reservation: its name.
+            acknowledge: True: they are done with, as if they were acked; False: they return to their place.
+            ranges: acknowledge these only, (first, end) each, as slices have them, and leave the rest reserved.
+
+        Returns:
+            How many messages that concerned.
+
+        Raises:
+            NotFound: acknowledge, and there is no such reservation: its time was over, say, and its messages are back.
+        """
+        return self._ask(reads.reservation_end(queue, reservation, acknowledge, ranges))
