@@ -1,6 +1,7 @@
 """Segments: the unit of storing, what is in memory of them, and how they are cut.
 
 body_cache.py       Which bodies are in memory, within a budget.
+chunks.py           Messages of a segment as several readers get them, put together once.
 delivery_counts.py  How often each of some messages was delivered in vain, kept by ranges: most were not, and others
                     were together.
 index_entry.py      A segment's entry in the index.

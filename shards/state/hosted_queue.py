@@ -64,7 +64,7 @@ class HostedQueue:
 
     def __init__(self, queue: Queue, now_ms: int, behind: dict[int, None]) -> None:
         self.queue = queue
-        self.consumers = Readers(queue.id, behind) if isinstance(queue, Partition) else RoundRobin(queue)
+        self.consumers = Readers(queue, behind) if isinstance(queue, Partition) else RoundRobin(queue)
         self.producers: ProducerSequences | None = None
         self.delayed = self.fired_ms = 0
         self.timers_at: int | None = None

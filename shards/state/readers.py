@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from shardmq.shards.state.consumers import Consumer
 from shardmq.shards.state.serving import serve
 from shardmq.shards.topics.cursor import Cursor
+from shardmq.shards.topics.partition import Partition
 
 
 class Readers:
@@ -13,19 +14,19 @@ class Readers:
     A reader without credit, or with a message that does not fit, is out of turn until `wake`.
 
     Args:
-        queue: the partition's id.
+        partition: what they read.
         behind: gets the id where a reader has more to look through than one pass does.
 
     Attributes:
         exclusive: nobody; who reads takes nothing from others.
     """
 
-    __slots__ = ("_behind", "_cursors", "_queue", "_turns")
+    __slots__ = ("_behind", "_cursors", "_partition", "_turns")
 
     exclusive: Consumer | None = None
 
-    def __init__(self, queue: int, behind: dict[int, None]) -> None:
-        self._queue = queue
+    def __init__(self, partition: Partition, behind: dict[int, None]) -> None:
+        self._partition = partition
         self._behind = behind
         self._cursors: dict[Consumer, Cursor] = {}
         self._turns: dict[Consumer, Cursor] = {}
@@ -41,11 +42,13 @@ class Readers:
         assert consumer.cursor is not None
         self._cursors[consumer] = self._turns[consumer] = consumer.cursor
         consumer.is_active = True
+        self._partition.is_shared = len(self._cursors) > 1
 
     def leave(self, consumer: Consumer) -> None:
         """Remove a reader, if it is there."""
         self._cursors.pop(consumer, None)
         self._turns.pop(consumer, None)
+        self._partition.is_shared = len(self._cursors) > 1
         consumer.is_active = consumer.is_waiting = False
 
     def wake(self, consumer: Consumer) -> None:
@@ -67,7 +70,7 @@ class Readers:
             else:
                 if credit > 0:
                     if cursor.is_behind:
-                        self._behind[self._queue] = None
+                        self._behind[self._partition.id] = None
                     continue
             consumer.is_waiting = True
             del self._turns[consumer]

@@ -13,6 +13,7 @@ from shardmq.errors import RowDamaged
 from shardmq.limits import LETTER_PRODUCERS
 from shardmq.runtime.clock import ClockNote
 from shardmq.shards.segments.body_cache import BodyCache
+from shardmq.shards.segments.chunks import ChunkCache
 from shardmq.shards.segments.segment import NumberedBatch, Segment, SegmentIndex
 from shardmq.shards.storage.entries import (
     Reservation,
@@ -64,6 +65,7 @@ class WriteBuffer:
 
     Attributes:
         cache: of bodies.
+        chunks: what several readers of partitions get.
         read_once_bytes: bytes of segments that were read for one look each, since start.
         now: when this pass began, monotonic seconds.
         compactable: subqueues that the compactor may have something to do for.
@@ -72,6 +74,7 @@ class WriteBuffer:
     def __init__(self, store: Store, memory_bytes: int) -> None:
         self.store = store
         self.cache = BodyCache(memory_bytes)
+        self.chunks = ChunkCache(memory_bytes // 2)
         self.read_once_bytes = 0
         self.now = time.monotonic()
         self.compactable: dict[Compactable, None] = {}

@@ -1,7 +1,8 @@
 """Partitions: logs whose messages stay, read again from any offset by any number of readers.
 
-partition.py   One partition: a queue whose messages are numbered and kept until retention drops them.
-cursor.py      Where one reader is in a partition, and which messages it wants.
-tag_filter.py  Which messages a reader wants, by their tags.
-retention.py   How much of a partition is kept: by age and by size.
+partition.py       One partition: a queue whose messages are numbered and kept until retention drops them.
+cursor.py          Where one reader is in a partition, and which messages it wants.
+shared_reading.py  What several readers of a partition get, put together once for all of them.
+tag_filter.py      Which messages a reader wants, by their tags.
+retention.py       How much of a partition is kept: by age and by size.
 """

@@ -48,7 +48,7 @@ class Cursor:
         """Read on: `limit` messages at most, which take `room` bytes; one at least where `alone`."""
         partition = self._partition
         end = min(self.offset + limit, partition.next)
-        pieces = partition.read([(self.offset, end)], room, alone)
+        pieces = partition.read_on(self.offset, end, room, alone)
         if pieces:
             first, batch = pieces[-1]
             self.offset = first + batch.count

@@ -22,13 +22,14 @@ from shardmq.shards.queues.dead_letter_outbox import DeadLetterOutbox
 from shardmq.shards.queues.delivery import ALL_BATCHES, Delivery
 from shardmq.shards.queues.segment_log import MERGE_SEGMENTS, SegmentLog
 from shardmq.shards.queues.subqueue import Subqueue
-from shardmq.shards.segments.segment import SEGMENT_BYTES, Ranges, Segment, place_of
+from shardmq.shards.segments.segment import SEGMENT_BYTES, NumberedBatch, Ranges, Segment, place_of
 from shardmq.shards.segments.shared_batch import SharedBatch, shared_batch
 from shardmq.shards.segments.steps import Steps
 from shardmq.shards.segments.timed_segment import TimedSegment
 from shardmq.shards.storage.recovery import NOTHING_STORED, RecoveredQueue
 from shardmq.shards.storage.write_buffer import WriteBuffer
 from shardmq.shards.topics.retention import Retention
+from shardmq.shards.topics.shared_reading import read_shared
 from shardmq.topology.arguments import QueueArguments
 from shardmq.topology.entities import Queue as Declared
 
@@ -47,6 +48,7 @@ class Partition(SegmentLog):
 
     Attributes:
         next: the offset of the next message.
+        is_shared: whether several readers have cursors here: what they get is put together once for all of them.
         published: since start.
         dropped: messages that retention dropped, since start.
     """
@@ -59,6 +61,7 @@ class Partition(SegmentLog):
         "arguments",
         "declared",
         "dropped",
+        "is_shared",
         "next",
         "published",
     )
@@ -74,6 +77,7 @@ class Partition(SegmentLog):
         self.declared = declared
         self.arguments = QueueArguments.of(declared.arguments)
         self.next = 0
+        self.is_shared = False
         self.published = self.dropped = 0
         self._durable = declared.durable
         self._clock = clock
@@ -188,6 +192,18 @@ class Partition(SegmentLog):
             return self.next
         first, _ = self._buffer.batches(self.index.segments[-1])[-1]
         return first
+
+    def read_on(self, start: int, end: int, room: int, alone: bool) -> list[NumberedBatch]:
+        """Return messages [start, end) for a reader, in few batches: as many as take `room` bytes, as `read`.
+
+        Raises:
+            RowDamaged: a segment that had to be read is not what was written.
+        """
+        if self.is_shared:
+            pieces = read_shared(self, self._buffer, start, end, room)
+            if pieces or not alone:
+                return pieces
+        return self.read([(start, end)], room, alone)
 
     def size_at(self, offset: int) -> int:
         """Return the bytes of the message at an offset."""

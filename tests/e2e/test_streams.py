@@ -49,6 +49,40 @@ def test_messages_tell_their_offsets(channel: shardmq.Channel, stream: str) -> N
     assert message.properties.headers == {"x-stream-offset": 7}
 
 
+def test_many_readers_with_windows_of_any_size_get_all_of_it(
+    connection: shardmq.Connection, channel: shardmq.Channel, stream: str
+) -> None:
+    rounds, sizes = 40, (10, 100, 3000, 40_000)
+    bodies = numbers(0, 100)
+    for number in range(rounds):
+        portion = [b"%d " % number + bytes([place]) * sizes[(number + place) % 4] for place in range(25)]
+        publish_all(channel, stream, portion)
+        bodies += portion
+    found: dict[int, list[tuple[int, bytes]]] = {}
+
+    def read_some(prefetch: int) -> None:
+        own = connection.channel()
+        begin, got = prefetch % 50, []
+        for batch in own.consume_batches(stream, prefetch=prefetch, arguments={"x-stream-offset": begin}):
+            assert batch.offset is not None
+            got += list(enumerate(batch.bodies, batch.offset))
+            batch.ack()
+            if got[-1][0] + 1 >= len(bodies):
+                break
+        found[prefetch] = got
+        own.close()
+
+    prefetches = (0, 1, 7, 60, 300, 1000)
+    threads = [threading.Thread(target=read_some, args=(prefetch,)) for prefetch in prefetches]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_SECONDS)
+    for prefetch in prefetches:
+        begin = prefetch % 50
+        assert found[prefetch] == list(enumerate(bodies))[begin:], f"the reader with a prefetch of {prefetch}"
+
+
 def test_batches_are_read_without_acknowledgements(channel: shardmq.Channel, stream: str) -> None:
     bodies: list[bytes] = []
     arguments = {"x-stream-offset": 10}

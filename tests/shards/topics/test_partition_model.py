@@ -14,6 +14,7 @@ from shardmq.message.record_batch import AMQP, PERSISTENT, RecordBatch
 from shardmq.protocol.amqp import properties, records
 from shardmq.runtime.clock import SteadyClock
 from shardmq.shards.queues.compaction import Compactor
+from shardmq.shards.segments.chunks import ChunkCache
 from shardmq.shards.storage.recovery import RecoveredQueue, stored_queues
 from shardmq.shards.storage.write_buffer import WriteBuffer
 from shardmq.shards.topics.cursor import Cursor, cursor_at
@@ -62,9 +63,14 @@ class PartitionMachine(RuleBasedStateMachine):
         self.clock = SteadyClock(START_MS)
         self.life = 0
 
-    @initialize(memory=st.sampled_from([SMALL_STORE_BYTES, 1 << 20]), bytes_max=st.sampled_from([None, 2000]))
-    def start(self, memory: int, bytes_max: int | None) -> None:
+    @initialize(
+        memory=st.sampled_from([SMALL_STORE_BYTES, 1 << 20]),
+        bytes_max=st.sampled_from([None, 2000]),
+        chunks_least=st.sampled_from([0, 200, 4096]),
+    )
+    def start(self, memory: int, bytes_max: int | None, chunks_least: int) -> None:
         self.memory = memory
+        self.chunks_least = chunks_least
         arguments = {"x-queue-type": "stream", "x-max-age": "1m"}
         self.declared = Declared("/", "s", 7, 0, arguments=arguments)
         if bytes_max is not None:
@@ -83,6 +89,7 @@ class PartitionMachine(RuleBasedStateMachine):
         self.buffer.now = self.now
         self.compactor = Compactor(self.buffer)
         stored = stored_queues(contents).get(7, RecoveredQueue())
+        self.buffer.chunks = ChunkCache(self.memory, bytes_least=self.chunks_least)
         self.partition = Partition(self.declared, self.buffer, self.clock, stored)
 
     def commit(self) -> None:
@@ -176,8 +183,11 @@ class PartitionMachine(RuleBasedStateMachine):
             assert first <= offset <= following
         return Reader(cursor, offset, wanted)
 
-    @rule(reader=readers, limit=st.integers(1, 40), room=st.sampled_from([0, 20, 200, 1 << 20]))
-    def go_on(self, reader: Reader, limit: int, room: int) -> None:
+    @rule(
+        reader=readers, is_shared=st.booleans(), limit=st.integers(1, 40), room=st.sampled_from([0, 20, 200, 1 << 20])
+    )
+    def go_on(self, reader: Reader, is_shared: bool, limit: int, room: int) -> None:
+        self.partition.is_shared = is_shared
         if reader.cursor._partition is not self.partition:
             return  # of an earlier life
         cursor, log = reader.cursor, self.log
