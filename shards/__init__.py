@@ -5,6 +5,7 @@ loop.py              One pass: receive, apply, deliver, commit, answer.
 early_deliveries.py  Which deliveries may leave before the commit.
 check/               Looks through stores that no process has open: what is damaged, and what a repair would do.
 handlers/            What is asked of a shard.
+consumers/           Consumers and their credit, in turn.
 queues/              Queues in memory: which messages are ready, unacked or held, in which order.
 topics/              Partitions: logs that many read, each from its offset.
 segments/            Segments: the unit of storing, what is in memory of them, and how they are cut.

@@ -33,13 +33,8 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from shardmq.bus.coordinator_link import Outcome, Reply
-from shardmq.bus.messages.shard import (
-    Ack,
-    AtomicCommit,
-    Nack,
-    Publish,
-    Seal,
-)
+from shardmq.bus.messages.shard import Ack, AtomicCommit, Nack, Publish
+from shardmq.bus.messages.transactions import Seal
 from shardmq.errors import NotFound, PreconditionFailed, ReplyCode, RequestError, Timeout, Unavailable
 from shardmq.gateway.handlers.replies import from_all
 from shardmq.gateway.links.consumer import ConsumerLink

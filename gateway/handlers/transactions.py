@@ -9,7 +9,7 @@ then hears whether it is visible.
 from typing import Any, Final
 
 from shardmq.bus.coordinator_link import Reply
-from shardmq.bus.messages.shard import Seal
+from shardmq.bus.messages.transactions import Seal
 from shardmq.errors import AccessRefused
 from shardmq.gateway.handlers.replies import done, from_all, shaped
 from shardmq.gateway.session.channel import Channel

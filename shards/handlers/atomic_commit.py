@@ -13,9 +13,9 @@ from shardmq.bus.listener import Peer, Responder
 from shardmq.bus.messages.shard import Ack, AtomicCommit, Nack
 from shardmq.errors import PreconditionFailed, RequestError, RowDamaged, Unavailable
 from shardmq.message.record_batch import RecordBatch
+from shardmq.shards.consumers.consumer import UNLIMITED
 from shardmq.shards.handlers.consume import Consuming
 from shardmq.shards.segments.shared_batch import stored_bytes
-from shardmq.shards.state.consumers import UNLIMITED
 from shardmq.shards.state.hosted_queue import HostedQueue
 from shardmq.shards.state.shard import ShardState
 

@@ -20,9 +20,9 @@ from shardmq.bus.messages.shard import (
     Spent,
 )
 from shardmq.errors import ReplyCode, RowDamaged
+from shardmq.shards.consumers.ack_timeouts import AckTimeouts
+from shardmq.shards.consumers.consumer import Consumer
 from shardmq.shards.handlers.delays import DelayedMessages
-from shardmq.shards.state.ack_timeouts import AckTimeouts
-from shardmq.shards.state.consumers import Consumer
 from shardmq.shards.state.hosted_queue import HostedQueue
 from shardmq.shards.state.shard import PeerState, ShardState
 from shardmq.shards.topics.cursor import NEXT, cursor_at

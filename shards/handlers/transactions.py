@@ -17,13 +17,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from shardmq.bus.listener import Responder
-from shardmq.bus.messages.shard import (
-    FollowDecision,
-    Prepare,
-    Publish,
-    PublishRefusal,
-    Seal,
-)
+from shardmq.bus.messages.shard import Publish, PublishRefusal
+from shardmq.bus.messages.transactions import FollowDecision, Prepare, Seal
 from shardmq.errors import ReplyCode, RowDamaged
 from shardmq.ranges import RangeSet
 from shardmq.shards.handlers.decisions import READ_BYTES, Attempts, Decisions

@@ -3,12 +3,7 @@
 shard.py          The queues, the sessions of peers, what is active in this pass.
 hosted_queue.py   A queue with all that belongs to it here: consumers, producers, delays, expiry; and which
                   kind of queue a declaration asks for.
-consumers.py      Consumers and their credit.
-serving.py        How a consumer is served: what fits into its window, and what needs a permit.
-round_robin.py    Consumers of a queue, in turn.
-readers.py        Readers of a partition, each from its cursor.
 common_deliveries.py  What each gateway has of the records that several deliveries share.
-ack_timeouts.py   Deliveries that are unsettled for too long.
 deduplication.py  Which sequence numbers of each producer a queue has.
 attempts.py       What an attempt of a transaction has staged.
 schedule.py       What is to be done when: one heap for the whole shard.

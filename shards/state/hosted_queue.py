@@ -3,12 +3,12 @@
 from typing import Final
 
 from shardmq.runtime.clock import SteadyClock
+from shardmq.shards.consumers.readers import Readers
+from shardmq.shards.consumers.round_robin import RoundRobin
 from shardmq.shards.queues.configured_queue import ConfiguredQueue
 from shardmq.shards.queues.plain_queue import PlainQueue
 from shardmq.shards.queues.queue import Queue
 from shardmq.shards.state.deduplication import ProducerSequences
-from shardmq.shards.state.readers import Readers
-from shardmq.shards.state.round_robin import RoundRobin
 from shardmq.shards.storage.recovery import NOTHING_STORED, RecoveredQueue
 from shardmq.shards.storage.write_buffer import WriteBuffer
 from shardmq.shards.topics.partition import Partition

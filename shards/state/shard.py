@@ -7,10 +7,10 @@ from shardmq.bus.listener import Peer, Responder
 from shardmq.bus.messages.shard import Cancelled, Gateways, OutOfService, Unused
 from shardmq.errors import NotFound, ReplyCode, RequestError, RowDamaged, Unavailable
 from shardmq.runtime.clock import SteadyClock
+from shardmq.shards.consumers.consumer import Consumer
 from shardmq.shards.queues.queue import Queue
 from shardmq.shards.segments.slicer import BatchSlicer
 from shardmq.shards.state.common_deliveries import CommonDeliveries
-from shardmq.shards.state.consumers import Consumer
 from shardmq.shards.state.hosted_queue import HostedQueue
 from shardmq.shards.state.quarantine import Quarantine
 from shardmq.shards.state.schedule import Schedule

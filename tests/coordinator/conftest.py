@@ -23,16 +23,9 @@ from shardmq.bus.messages.coordinator import (
     Snapshot,
     TopologyApplied,
 )
-from shardmq.bus.messages.shard import (
-    AssignQueue,
-    DropQueue,
-    FollowDecision,
-    Prepare,
-    PrepareDelete,
-    ToShard,
-    Unused,
-)
+from shardmq.bus.messages.shard import AssignQueue, DropQueue, PrepareDelete, ToShard, Unused
 from shardmq.bus.messages.stores import Copy, Enroll, Expel, Hold, Identity
+from shardmq.bus.messages.transactions import FollowDecision, Prepare
 from shardmq.bus.poller import Poller, context
 from shardmq.coordinator.loop import CoordinatorLoop
 from shardmq.coordinator.process import CoordinatorOptions, build

@@ -66,7 +66,7 @@ INSIDE = {
         ("early_deliveries",),
         ("check",),
         ("handlers",),
-        ("state",),
+        ("state", "consumers"),
         ("topics",),
         ("queues",),
         ("storage",),

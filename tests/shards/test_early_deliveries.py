@@ -13,13 +13,12 @@ from shardmq.bus.messages.shard import (
     AtomicCommit,
     Confirmed,
     Delivered,
-    FollowDecision,
     Gateways,
     Nack,
     Publish,
     PublishRefusal,
-    Seal,
 )
+from shardmq.bus.messages.transactions import FollowDecision, Seal
 from shardmq.bus.poller import Poller
 from shardmq.shards.storage.write_batch import WriteBatch
 from shardmq.topology.entities import Queue

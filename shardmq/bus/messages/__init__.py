@@ -13,6 +13,8 @@ shard.py          To and from shards.
 deliveries.py     Deliveries of which many have the same messages.
 reads.py          Looking at a queue, reading it in parallel, reserving its messages.
 streams.py        What is read of streams.
+groups.py         Consumer groups of a partition: what their members ask for, their cursors.
+transactions.py   What becomes of a transaction on a shard.
 dead_letters.py   Dead letters on their way from a shard to a gateway.
 coordinator.py    To and from the coordinator.
 stores.py         Which broker a store belongs to, and backups.

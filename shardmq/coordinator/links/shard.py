@@ -18,14 +18,13 @@ from shardmq.bus.messages.base import Answer, Call, Refusal, Request, result_of
 from shardmq.bus.messages.shard import (
     AssignQueue,
     DropQueue,
-    FollowDecision,
     FromShard,
     OutOfService,
-    Prepare,
     PrepareDelete,
     Unused,
 )
 from shardmq.bus.messages.stores import Copy, Copying, Enroll, Expel, Hold, Identity
+from shardmq.bus.messages.transactions import FollowDecision, Prepare
 from shardmq.coordinator.rules.shard_identity import ExpectedQueues, Members, ShardRefused
 from shardmq.errors import RequestError, StartupRefused, Unavailable, request_error
 from shardmq.topology.entities import Queue

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from shardmq.bus.messages.base import Answer, Inspect, Refusal
-from shardmq.bus.messages.shard import Publish, Seal
+from shardmq.bus.messages.shard import Publish
+from shardmq.bus.messages.transactions import Seal
 from shardmq.errors import AccessRefused, PreconditionFailed, ReplyCode
 from shardmq.limits import ATTEMPTS_MAX, FRAMED_PRODUCERS, REQUEST_BYTES_MAX, TRANSACTION_TIMEOUT_MS
 from shardmq.message.properties import Properties

@@ -6,13 +6,8 @@ from pathlib import Path
 import pytest
 
 from shardmq.bus.messages.base import Answer, Call, Inspect
-from shardmq.bus.messages.shard import (
-    Consume,
-    Delivered,
-    FollowDecision,
-    Publish,
-    Seal,
-)
+from shardmq.bus.messages.shard import Consume, Delivered, Publish
+from shardmq.bus.messages.transactions import FollowDecision, Seal
 from shardmq.shards.handlers.decisions import ROLL_ROOM_BYTES
 from shardmq.topology.entities import Queue
 from tests.shards.driver import Shard, numbers, run_of

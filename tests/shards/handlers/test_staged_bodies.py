@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from shardmq.bus.messages.shard import FollowDecision, Prepare, Publish, Purge, Seal
+from shardmq.bus.messages.shard import Publish, Purge
+from shardmq.bus.messages.transactions import FollowDecision, Prepare, Seal
 from shardmq.errors import ReplyCode
 from shardmq.message.record import pack_many
 from shardmq.message.record_batch import RecordBatch

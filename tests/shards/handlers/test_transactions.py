@@ -14,13 +14,11 @@ from shardmq.bus.messages.shard import (
     Counts,
     Delivered,
     DropQueue,
-    FollowDecision,
-    Prepare,
     PrepareDelete,
     Publish,
     PublishRefusal,
-    Seal,
 )
+from shardmq.bus.messages.transactions import FollowDecision, Prepare, Seal
 from shardmq.message.record import pack_many, unpack
 from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.entities import Queue

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardmq.bus.messages.base import Answer, Call
-from shardmq.bus.messages.shard import FollowDecision, Prepare, Publish, Seal
+from shardmq.bus.messages.shard import Publish
+from shardmq.bus.messages.transactions import FollowDecision, Prepare, Seal
 from shardmq.message.record import pack, pack_many
 from shardmq.message.record_batch import PERSISTENT, RecordBatch
 from shardmq.shards.handlers import decisions

@@ -19,15 +19,13 @@ from shardmq.bus.messages.shard import (
     Credit,
     Delivered,
     DropQueue,
-    FollowDecision,
     Get,
     Nack,
-    Prepare,
     PrepareDelete,
     Publish,
     Purge,
-    Seal,
 )
+from shardmq.bus.messages.transactions import FollowDecision, Prepare, Seal
 from shardmq.errors import ReplyCode
 from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.storage.schema import STAGE, STATE

@@ -10,9 +10,9 @@ from shardmq.bus.listener import Peer
 from shardmq.message.record import pack_many
 from shardmq.message.record_batch import RecordBatch
 from shardmq.runtime.clock import SteadyClock
+from shardmq.shards.consumers.ack_timeouts import AckTimeouts
+from shardmq.shards.consumers.consumer import Consumer
 from shardmq.shards.handlers.delays import DelayedMessages
-from shardmq.shards.state.ack_timeouts import AckTimeouts
-from shardmq.shards.state.consumers import Consumer
 from shardmq.shards.state.hosted_queue import HostedQueue, make_queue
 from shardmq.shards.state.shard import ShardState
 from shardmq.shards.storage.store import Store

@@ -3,9 +3,9 @@
 from collections import deque
 from collections.abc import Iterator
 
+from shardmq.shards.consumers.consumer import Consumer
+from shardmq.shards.consumers.serving import serve
 from shardmq.shards.queues.queue import Queue
-from shardmq.shards.state.consumers import Consumer
-from shardmq.shards.state.serving import serve
 
 
 class _Level:

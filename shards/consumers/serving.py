@@ -5,9 +5,9 @@ from typing import Protocol
 from shardmq.bus.messages.shard import Delivered, Spent, Wanted
 from shardmq.limits import NAME_BYTES_MAX
 from shardmq.message.record import cost
+from shardmq.shards.consumers.consumer import Consumer
 from shardmq.shards.queues.delivery import Delivery
 from shardmq.shards.segments.segment import Ranges
-from shardmq.shards.state.consumers import Consumer
 
 
 class Source(Protocol):

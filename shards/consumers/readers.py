@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from shardmq.shards.state.consumers import Consumer
-from shardmq.shards.state.serving import serve
+from shardmq.shards.consumers.consumer import Consumer
+from shardmq.shards.consumers.serving import serve
 from shardmq.shards.topics.cursor import Cursor
 from shardmq.shards.topics.partition import Partition
 

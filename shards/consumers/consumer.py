@@ -5,8 +5,8 @@ from typing import Any, Final
 from shardmq.bus.listener import Peer
 from shardmq.limits import DELIVERY_CREDIT_SHARE
 from shardmq.ranges import RangeSet
+from shardmq.shards.consumers.ack_timeouts import AckTimeouts
 from shardmq.shards.queues.queue import Queue
-from shardmq.shards.state.ack_timeouts import AckTimeouts
 from shardmq.shards.topics.cursor import Cursor
 
 UNLIMITED: Final = 1 << 62

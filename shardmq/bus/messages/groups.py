@@ -1,0 +1,139 @@
+"""Consumer groups of a partition: how their members consume, and what is asked of their cursors.
+
+An offset of a group is the one it reads next. Epochs are given by the coordinator, and only rise: a shard refuses those
+that are older than the newest it has seen.
+"""
+
+import msgspec
+
+from shardmq.bus.messages.base import Request
+from shardmq.bus.messages.streams import Reading
+
+
+class GroupReading(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """How a member of a group consumes a partition. The first one makes the group's cursor there.
+
+    Attributes:
+        name: of the group.
+        is_shared: whether any number of consumers get its messages in turn; of an ordered group, one does.
+        epoch: of this member's right to the partition. In an ordered group, a higher one takes the partition from who
+            has it, and a lower one is refused (406).
+        member: who consumes, for people and for `InspectPartition`.
+        begin: where a new group begins, and which tags the group reads.
+        delivery_limit: how often a message is returned before it dies; None for no limit.
+        dead_letter_exchange: where messages go that die or are rejected; None where they are dropped.
+        dead_letter_routing_key: by which key they go there; None for the one they were published with.
+    """
+
+    name: str
+    is_shared: bool
+    epoch: int
+    member: str
+    begin: Reading
+    delivery_limit: int | None = None
+    dead_letter_exchange: str | None = None
+    dead_letter_routing_key: str | None = None
+
+
+class CommitOffset(Request[int], frozen=True, tag=100):
+    """Move a group's offset on: all messages below it are acknowledged. Answer: the offset, once it is on disk.
+
+    A group that has no cursor here gets one; who consumes as its first member says what kind of group it is. Refused
+    (406) where the offset is behind the group's, or outside of the partition's messages, where the epoch is older
+    than the newest, and where it is 0 (nobody's) while the group has consumers here.
+
+    Attributes:
+        queue: id of the partition's queue.
+        group: its name.
+        offset: of the message the group reads next.
+        epoch: of the member that commits; 0 for nobody.
+    """
+
+    queue: int
+    group: str
+    offset: int
+    epoch: int
+
+
+class ResetGroup(Request[tuple[int, int]], frozen=True, tag=101):
+    """Have a group go on elsewhere. Answer: its offset before and after, once that is on disk.
+
+    Its members' messages are forgotten: what they acknowledge of them has no effect. They go on from the new place.
+    Refused (404) where the group has no cursor here.
+
+    Attributes:
+        queue: id of the partition's queue.
+        group: its name.
+        reading: where it is to go on; tags are ignored.
+        dry_run: whether nothing is to change.
+        make: whether a group without a cursor here gets one.
+    """
+
+    queue: int
+    group: str
+    reading: Reading
+    dry_run: bool
+    make: bool = False
+
+
+class DropGroup(Request[bool], frozen=True, tag=102):
+    """Forget a group's cursor. Answer: whether there was one. Refused (406) while it has consumers here."""
+
+    queue: int
+    group: str
+
+
+class GroupState(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A group's cursor in a partition.
+
+    Attributes:
+        name: of the group.
+        is_shared: whether it is shared; None where no member has consumed yet.
+        offset: the lowest message that is not acknowledged; what is read next where there is none.
+        epoch: the newest.
+        member: whose the partition is; "" where it is nobody's, and in shared groups.
+        consumers: how many consume.
+        unacked: messages delivered and not settled, those that wait for a delay or as dead letters among them.
+        acked_above: messages acknowledged above `offset`.
+        delayed: messages returned with a delay that is not over.
+        dying: dead letters that have not arrived.
+        lost: messages that retention dropped before the group had read them.
+    """
+
+    name: str
+    is_shared: bool | None
+    offset: int
+    epoch: int
+    member: str = ""
+    consumers: int = 0
+    unacked: int = 0
+    acked_above: int = 0
+    delayed: int = 0
+    dying: int = 0
+    lost: int = 0
+
+
+class PartitionState(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A partition and its groups.
+
+    Attributes:
+        first: offset of the oldest message.
+        next: offset of the next message.
+        bytes: of its messages.
+        oldest_ms: when the oldest message came, ms since 1970; 0 where there is none.
+        newest_ms: when the newest message came.
+        groups: those with a cursor here, by name.
+    """
+
+    first: int
+    next: int
+    bytes: int
+    oldest_ms: int
+    newest_ms: int
+    groups: list[GroupState]
+
+
+class InspectPartition(Request[PartitionState], frozen=True, tag=103):
+    """Look at a partition and its groups. Refused (406) where the queue is no stream."""
+
+    queue: int

@@ -1,0 +1,35 @@
+"""What becomes of a transaction on a shard."""
+
+from shardmq.bus.messages.base import Request
+
+
+class Seal(Request[tuple[int, int]], frozen=True, tag=38):
+    """Seal an attempt of a transaction, which takes no more messages. Sealing twice has the effect of once.
+
+    Answer: (messages, bytes of their records) of the attempt on this shard, which may be none.
+    """
+
+    transaction: int
+    attempt: int
+
+
+class Prepare(Request[list[int]], frozen=True, tag=39):
+    """Ask how many messages of attempts that are to be committed are staged on this shard.
+
+    Answer: a number for each attempt, in order; -1 for an attempt that is here and not sealed.
+    """
+
+    transaction: int
+    attempts: list[int]
+
+
+class FollowDecision(Request[None], frozen=True, tag=50):
+    """Follow the decision on a transaction.
+
+    The batches that `attempts` staged join their queues, attempt by attempt. All others are removed, and so is
+    everything that comes for the transaction later. Answered by nil when that is on disk, also where nothing was
+    staged. Sent again in every session until it is answered.
+    """
+
+    transaction: int
+    attempts: list[int]

@@ -1,0 +1,8 @@
+"""Who gets a queue's messages: consumers with their credit, in turn, and how each is served.
+
+consumer.py      Consumers and their credit.
+serving.py       How a consumer is served: what fits into its window, and what needs a permit.
+round_robin.py   Consumers of a queue, in turn.
+readers.py       Readers of a partition, each from its cursor.
+ack_timeouts.py  Deliveries that are unsettled for too long.
+"""
