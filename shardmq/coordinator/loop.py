@@ -16,12 +16,14 @@ from shardmq.bus.messages.coordinator import (
     ToCoordinator,
     TopologyApplied,
 )
+from shardmq.bus.messages.membership import GroupReleased, JoinGroup, LeaveGroup, ReportMembers
 from shardmq.bus.messages.stores import BeginBackup, LookBackup
 from shardmq.bus.poller import Poller
 from shardmq.bus.spinning import Spinning
 from shardmq.coordinator.handlers.backup import Backup
 from shardmq.coordinator.handlers.commands import CommandExecutor
 from shardmq.coordinator.handlers.connections import ConnectionTracker
+from shardmq.coordinator.handlers.groups import GroupMembership
 from shardmq.coordinator.handlers.replicas import TopologyReplicas
 from shardmq.coordinator.handlers.status import StatusCollector
 from shardmq.coordinator.handlers.transactions import TwoPhaseCommit
@@ -63,6 +65,7 @@ class CoordinatorLoop:
         self._two_phase_commit = two_phase_commit
         self._commands = CommandExecutor(state, replicas, two_phase_commit)
         self._connections = ConnectionTracker(state.topology, self._on_orphan, state.silent_until)
+        self._groups = GroupMembership(state.topology, state.identity.generation, state.silent_until)
         self._status_collector = StatusCollector()
         self._backup = Backup(state, self._commands, two_phase_commit)
         self._wake, self._woken = socket.socketpair()
@@ -86,6 +89,7 @@ class CoordinatorLoop:
                 ticked_at = now
                 self._tick(now)
             self._commands.settle()
+            self._groups.settle(now)
             self._backup.work(now)
             if self._flush():
                 spinning.passed(now, time.monotonic(), is_conversing)
@@ -94,6 +98,7 @@ class CoordinatorLoop:
                 self._commands.is_busy
                 or self._status_collector.is_busy
                 or self._connections.is_busy
+                or self._groups.is_busy
                 or self._backup.is_busy
             )
             at_rest = not (is_busy or self._state.store.is_pending) and all(shard.is_open for shard in self._shards)
@@ -136,12 +141,14 @@ class CoordinatorLoop:
                 self._replicas.applied(peer, event.version)
             case ReportConnections():
                 self._connections.report(peer, event)
+            case ReportMembers() | LeaveGroup() | GroupReleased():
+                self._groups.hear(peer, event)
             case Answer():
                 self._status_collector.take(peer, event)
             case LinkOpened():
                 self._replicas.add(peer)
             case LinkLost():
-                self._lose(peer)
+                self._lose(peer, now)
 
     def _on_request(self, responder: Responder[Any], request: CoordinatorRequest, now: float) -> None:
         match request:
@@ -151,6 +158,8 @@ class CoordinatorLoop:
                 self._status_collector.begin(responder, self._status(), self._listener.peers, now, request.noun)
             case AdmitConnection():
                 self._connections.admit(responder, request, now)
+            case JoinGroup():
+                self._groups.join(responder, request)
             case BeginBackup():
                 self._backup.begin(responder, request, now)
             case LookBackup():
@@ -161,12 +170,13 @@ class CoordinatorLoop:
         self._state.store.space.look()
         self._commands.tick(now)
         self._connections.tick(now)
+        self._groups.tick(now)
         self._commands.settle()
         for shard in self._shards:
             shard.tick(now)
         self._status_collector.tick(now)
         for peer, _ in self._listener.tick(now):
-            self._lose(peer)
+            self._lose(peer, now)
         self._waiting.look(now)
 
     def _missing(self) -> list[str]:
@@ -174,8 +184,9 @@ class CoordinatorLoop:
         away = [(number, shard.dialer) for number, shard in enumerate(self._shards) if not shard.is_open]
         return [f"shard {number} at {dialer.address}" for number, dialer in away]
 
-    def _lose(self, peer: Peer) -> None:
+    def _lose(self, peer: Peer, now: float) -> None:
         self._replicas.remove(peer)
+        self._groups.lose(peer, now)
         self._status_collector.lose(peer)
         self._connections.lose(peer)
 
@@ -199,6 +210,7 @@ class CoordinatorLoop:
             "transactions": len(topology.transactions),
             "concluding": self._two_phase_commit.following,
             "gateways": len(self._replicas),
+            "groups": len(self._groups),
             "version_of_topology": topology.version,
             "broker": identity.broker,
             "generation": identity.generation,

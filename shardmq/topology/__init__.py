@@ -10,6 +10,7 @@ router.py     The way of a message: exchanges, exchange-to-exchange bindings, al
               routes.
 repeats.py    Whether what a command asks for is there already, exactly so.
 cascade.py    What goes along when a queue or an exchange is deleted.
+partitions.py The partitions that a name stands for.
 passwords.py  Users' passwords as salted hashes, ours and RabbitMQ's.
 exchanges/    Exchange types, one file each; pure functions of bindings, key and properties.
 """

@@ -17,5 +17,6 @@ groups.py         Consumer groups of a partition: what their members ask for, th
 transactions.py   What becomes of a transaction on a shard.
 dead_letters.py   Dead letters on their way from a shard to a gateway.
 coordinator.py    To and from the coordinator.
+membership.py     Who is in which consumer group, and which partitions each member has.
 stores.py         Which broker a store belongs to, and backups.
 """

@@ -5,6 +5,14 @@ from typing import Any
 import msgspec
 
 from shardmq.bus.messages.base import Answer, BusMessage, Call, Inspect, Refusal, Request
+from shardmq.bus.messages.membership import (
+    GroupAssignment,
+    GroupEnded,
+    GroupReleased,
+    JoinGroup,
+    LeaveGroup,
+    ReportMembers,
+)
 from shardmq.bus.messages.stores import BeginBackup, LookBackup
 from shardmq.topology.changes import Change
 from shardmq.topology.commands import Command
@@ -71,11 +79,14 @@ class AdmitConnection(Request[None], frozen=True, tag=65):
     user: str
 
 
-CoordinatorRequest = RunCommand | Inspect | AdmitConnection | BeginBackup | LookBackup
+CoordinatorRequest = RunCommand | Inspect | AdmitConnection | BeginBackup | LookBackup | JoinGroup
 
-ToCoordinator = TopologyApplied | ReportConnections | Call[CoordinatorRequest] | Answer[Any]
+MembershipNews = ReportMembers | LeaveGroup | GroupReleased
+"""What gateways tell of the members of groups without waiting for an answer."""
 
-CoordinatorEvent = Snapshot | Changes | Call[Inspect] | Refusal
+ToCoordinator = TopologyApplied | ReportConnections | MembershipNews | Call[CoordinatorRequest] | Answer[Any]
+
+CoordinatorEvent = Snapshot | Changes | Call[Inspect] | Refusal | GroupAssignment | GroupEnded
 """Every message of the coordinator except answers with a result."""
 
 FromCoordinator = CoordinatorEvent | Answer[msgspec.Raw]

@@ -5,6 +5,7 @@ queues.py        Steps of a command that need a shard: assigning, preparing dele
 replicas.py      Gateways and the topology version each has reached.
 transactions.py  Two-phase commit: all shards are asked before, and told after.
 connections.py   Connections over all gateways: limits, and exclusive queues without an owner.
+groups.py        Members of consumer groups over all gateways, and who is to have which partition.
 status.py        Gateways asked how they are, on behalf of one of them.
 backup.py        A backup of all stores, taken while the broker runs.
 """

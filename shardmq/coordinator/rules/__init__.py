@@ -5,6 +5,7 @@ exchanges.py       Exchanges and bindings.
 queues.py          Queues, and which shard a new one goes to.
 access.py          Virtual hosts, users, permissions, limits; the default user of a first start.
 transactions.py    Beginning, committing, aborting, expiring.
+assignment.py      Which member of a consumer group should have which partition.
 equivalence.py     Declaring again what is there.
 shard_identity.py  Which store serves as which shard, and whether a shard that calls is the one that is expected.
 """

@@ -1,6 +1,7 @@
 """What the coordinator knows beside the topology.
 
 coordinator.py      What the coordinator's handlers share.
+groups.py           One consumer group: members, partitions, who has which.
 pending_command.py  A command under way.
 transactions.py     Transaction numbers, committed names, deadlines.
 """
