@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from shardmq.client.api.recovery import Recovered, Recovery
     from shardmq.client.api.results import QueueDeclared, QueueSlice, Reserved, Sealed
     from shardmq.client.api.returns import ReturnedMessage
+    from shardmq.client.api.topics import Pulled
     from shardmq.client.sync.channel import Channel
     from shardmq.client.sync.connection import Connection, connect
     from shardmq.client.sync.publisher import Publisher
@@ -34,6 +35,7 @@ __all__ = [
     "Metrics",
     "Properties",
     "Publisher",
+    "Pulled",
     "QueueDeclared",
     "QueueSlice",
     "Recovered",
@@ -62,6 +64,7 @@ _DEFINED_IN = {
     "Recovery": "shardmq.client.api.recovery",
     "Reserved": "shardmq.client.api.results",
     "ReturnedMessage": "shardmq.client.api.returns",
+    "Pulled": "shardmq.client.api.topics",
     "Sealed": "shardmq.client.api.results",
     "Transaction": "shardmq.client.sync.transaction",
     "connect": "shardmq.client.sync.connection",

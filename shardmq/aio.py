@@ -17,6 +17,7 @@ from shardmq.client.api.metrics import Metrics
 from shardmq.client.api.recovery import Recovered, Recovery
 from shardmq.client.api.results import QueueDeclared, QueueSlice, Reserved, Sealed
 from shardmq.client.api.returns import ReturnedMessage
+from shardmq.client.api.topics import Pulled
 from shardmq.message.properties import Properties
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Metrics",
     "Properties",
     "Publisher",
+    "Pulled",
     "QueueDeclared",
     "QueueSlice",
     "Recovered",

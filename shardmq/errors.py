@@ -4,13 +4,14 @@ The code says what happened, the class says whose fault it is and what lives on:
 a `ChannelError` ends the channel, a `ConnectionFault` the connection. Texts say what was wrong, where, and what to do.
 """
 
+import re
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 
 class ReplyCode(IntEnum):
-    """Reply codes, as in AMQP 0-9-1 section 1.1 and RabbitMQ's."""
+    """Reply codes, as in AMQP 0-9-1 section 1.1 and RabbitMQ's; 416, as in HTTP, is for native clients alone."""
 
     CONTENT_TOO_LARGE = 311
     NO_ROUTE = 312
@@ -20,6 +21,7 @@ class ReplyCode(IntEnum):
     NOT_FOUND = 404
     RESOURCE_LOCKED = 405
     PRECONDITION_FAILED = 406
+    OFFSET_OUT_OF_RANGE = 416
     FRAME_ERROR = 501
     SYNTAX_ERROR = 502
     COMMAND_INVALID = 503
@@ -90,6 +92,36 @@ class PreconditionFailed(RequestError):
     """It exists with other arguments, or is not in the state that was asked for."""
 
     code = ReplyCode.PRECONDITION_FAILED
+
+
+class OffsetOutOfRange(RequestError):
+    """An offset that a partition does not have: its message was dropped by retention, or is yet to come.
+
+    Attributes:
+        first: the oldest offset that is kept.
+        end: the offset of the next message to come; -1 where the text does not tell the range.
+    """
+
+    code = ReplyCode.OFFSET_OUT_OF_RANGE
+    first = end = -1
+
+    def __init__(self, text: str, code: ReplyCode | None = None) -> None:
+        super().__init__(text, code)
+        found = _OFFSETS.search(text)
+        if found is not None:
+            self.first, self.end = int(found[1]), int(found[2])
+
+    @classmethod
+    def of(cls, offset: int, title: str, first: int, end: int) -> Self:
+        """The error for an offset of what `title` names, which keeps [first, end)."""
+        why = "dropped by its retention" if offset < first else "not published yet"
+        return cls(
+            f"offset {offset} of {title} is {why}: it keeps offsets [{first}, {end}); read from the earliest or the "
+            "latest, or from one of these"
+        )
+
+
+_OFFSETS: Final = re.compile(r"offsets \[(\d+), (\d+)\)")
 
 
 class ContentTooLarge(RequestError):
@@ -231,6 +263,7 @@ _REQUEST_ERRORS: dict[int, type[RequestError]] = {
         NotFound,
         ResourceLocked,
         PreconditionFailed,
+        OffsetOutOfRange,
         ContentTooLarge,
         NotAllowed,
         Unavailable,

@@ -82,6 +82,18 @@ SLICES_MAX: Final = 4096
 RESERVATION_MS: Final = 3600 * 1000
 """How long messages are reserved unless it is said otherwise."""
 
+PULL_BYTES: Final = 1 << 20
+"""Records of messages that a pull brings unless it says otherwise."""
+
+PULL_BYTES_MAX: Final = 16 << 20
+"""The most it may ask for; a message that is larger comes alone."""
+
+PULL_WAIT_MS_MAX: Final = 60_000
+"""How long a pull may wait for messages; longer than proxies keep silent connections, and shorter than users wait."""
+
+PULLS_MAX: Final = 1024
+"""Pulls of one channel that are not answered yet."""
+
 HANDSHAKE_SECONDS: Final = 10.0
 """From accept to an open connection; RabbitMQ's `handshake_timeout`."""
 

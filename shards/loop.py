@@ -36,6 +36,7 @@ from shardmq.shards.handlers.dead_letters import DeadLetterSender
 from shardmq.shards.handlers.delays import DelayedMessages
 from shardmq.shards.handlers.enrolment import Enrolment
 from shardmq.shards.handlers.publish import Publishing
+from shardmq.shards.handlers.pulls import Pulls
 from shardmq.shards.handlers.queues import Administration
 from shardmq.shards.handlers.reads import Reads
 from shardmq.shards.handlers.reservations import Reservations
@@ -104,6 +105,7 @@ class ShardLoop:
         self._dead_letters = DeadLetterSender(self._state)
         self._reservations = Reservations(self._state)
         self._reads = Reads(self._state, self._reservations)
+        self._pulls = Pulls(self._state)
         dropped = self._load(contents)
         self._enrolment = Enrolment(self._state, store.file, store.identity)
         self._copies = StoreCopies(store, self._buffer.demand)
@@ -128,6 +130,7 @@ class ShardLoop:
             **self._copies.handlers,
             **self._reservations.handlers,
             **self._reads.handlers,
+            **self._pulls.handlers,
             Inspect: self._inspect,
             Call: self._on_call,
             LinkOpened: self._opened,
@@ -179,6 +182,7 @@ class ShardLoop:
             or self._state.behind
             or self._transactions.is_rolling
             or self._reads.is_behind
+            or self._pulls.is_behind
             or self._copies.is_behind
         ):
             return 0.0
@@ -200,6 +204,7 @@ class ShardLoop:
         self._state.slices.begin()
         self._transactions.roll()
         self._reads.begin()
+        self._pulls.begin()
         if self._state.behind:
             self._state.go_on()
         events: list[Event] = self._listener.receive(has_come)
@@ -283,6 +288,7 @@ class ShardLoop:
                 state.schedule.at(due_ms, partial(self._expire, queue.id, due_ms))
             if queue.outbox is not None:
                 self._dead_letters.look(hosted)
+        self._pulls.look()
         state.active.clear()
         was_early = False
         if may_be_early and not damages and self._buffer.has_messages_alone:
@@ -335,6 +341,7 @@ class ShardLoop:
 
     def _lost(self, peer: Peer, _: LinkLost) -> None:
         self._copies.lost(peer)
+        self._pulls.lost(peer)
         client = self._state.peers.pop(peer, None)
         self._publishing.lost(peer)
         self._dead_letters.lost(peer)

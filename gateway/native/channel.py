@@ -38,10 +38,11 @@ class NativeChannel:
         is_waiting: for the answer to a request.
         held: what came behind that request, with the bytes each takes; None where nothing did, as an empty deque takes
             half a kilobyte.
+        pulls: how many are not answered.
         blocked: publishes held while an alarm is on, with the bytes each takes.
     """
 
-    __slots__ = ("blocked", "held", "is_waiting", "number", "outbox", "owner", "publisher", "session_channel")
+    __slots__ = ("blocked", "held", "is_waiting", "number", "outbox", "owner", "publisher", "pulls", "session_channel")
 
     def __init__(self, owner: ChannelOwner, outbox: Outbox, session_channel: Channel) -> None:
         self.owner = owner
@@ -50,6 +51,7 @@ class NativeChannel:
         self.publisher = session_channel.publisher
         self.number = session_channel.number
         self.is_waiting = False
+        self.pulls = 0
         self.held: deque[tuple[Operation, int]] | None = None
         self.blocked: list[tuple[BasicPublish, int]] = []
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.messages.reads import Peek, SeenBatch
-from shardmq.errors import ChannelError, ConnectionFault, ReplyCode, RequestError
-from shardmq.gateway.handlers import administration, lists, reads, topology, transactions
+from shardmq.errors import ChannelError, ConnectionFault, NotAllowed, ReplyCode, RequestError
+from shardmq.gateway.handlers import administration, lists, pulls, reads, topology, transactions
 from shardmq.gateway.handlers.replies import delivery_table, shaped
 from shardmq.gateway.native.channel import NativeChannel
 from shardmq.gateway.native.consume import basic_cancel, basic_consume, basic_get, basic_qos, basic_recover
@@ -16,6 +16,7 @@ from shardmq.gateway.native.publish import publish
 from shardmq.gateway.session import large_messages
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.state.time_slices import TimeSlice
+from shardmq.limits import PULLS_MAX
 from shardmq.protocol.native.operations.basic import (
     BasicAck,
     BasicCancel,
@@ -29,6 +30,7 @@ from shardmq.protocol.native.operations.basic import (
 )
 from shardmq.protocol.native.operations.connection import ChannelClose, ChannelOpen, Ok, Refused
 from shardmq.protocol.native.operations.fields import Operation
+from shardmq.protocol.native.operations.offsets import TopicPull
 from shardmq.protocol.native.operations.topology import QueuePeek, QueuePurge
 from shardmq.topology.entities import check_nesting
 
@@ -56,6 +58,8 @@ def carry_out(channel: NativeChannel, operation: Operation) -> None:
             channel.outbox.send(Ok(operation.request, channel.number))
         elif type(operation) is ChannelOpen:
             raise ConnectionFault(f"channel {channel.number} is open already", ReplyCode.CHANNEL_ERROR)
+        elif type(operation) is TopicPull:
+            _pull(channel, operation)
         else:
             _request(channel, operation)
     except ChannelError as error:
@@ -112,6 +116,28 @@ def _request(channel: NativeChannel, operation: Any) -> None:
     except RequestError as error:
         reply(error)
     channel.is_waiting = not answered
+
+
+def _pull(channel: NativeChannel, operation: TopicPull) -> None:
+    """Carry out a pull, which may wait for messages: what follows on its channel does not wait for it."""
+    outbox = channel.outbox
+
+    def reply(outcome: Outcome) -> None:
+        channel.pulls -= 1
+        if outbox.is_closing or not channel.is_open:
+            return
+        if isinstance(outcome, RequestError):
+            outbox.send(Refused(operation.request, operation.channel, outcome.code, outcome.text))
+        else:
+            outbox.send(Ok(operation.request, operation.channel, outcome))
+
+    channel.pulls += 1
+    try:
+        if channel.pulls > PULLS_MAX:
+            raise NotAllowed(f"{PULLS_MAX} pulls of channel {channel.number} wait already; have fewer at a time")
+        pulls.topic_pull(channel.session_channel, operation, reply)
+    except RequestError as error:
+        reply(error)
 
 
 def _queue_purge(channel: Channel, operation: QueuePurge, reply: Reply) -> None:

@@ -151,6 +151,7 @@ class Administration:
             return
         state.catch_up(hosted)
         del state.queues[message.queue]
+        state.gone.add(message.queue)
         hosted.is_gone = True
         state.active.pop(message.queue, None)
         state.unused.pop(message.queue, None)

@@ -63,6 +63,7 @@ class ShardState:
         active: queues that something happened to in this pass, by id.
         unused: ids of queues the coordinator was told of.
         behind: ids of partitions whose readers have more to look through than one pass does.
+        gone: ids of queues that were deleted or went out of service in this pass.
         slicer: to cut a batch with, once.
         slices: work that is too much for one pass.
     """
@@ -79,6 +80,7 @@ class ShardState:
         self.active: dict[int, HostedQueue] = {}
         self.unused: dict[int, None] = {}
         self.behind: dict[int, None] = {}
+        self.gone: set[int] = set()
         self.slicer = BatchSlicer()
         self.slices = SlicedWork(buffer)
 
@@ -153,6 +155,7 @@ class ShardState:
         if number in self.quarantine:
             return
         hosted = self.queues.pop(number, None)
+        self.gone.add(number)
         if hosted is None:
             self.quarantine.add(number, declared, damage, {})
             return

@@ -4,6 +4,7 @@ from collections import deque
 from typing import Final
 
 from shardmq.bus.messages.streams import Reading
+from shardmq.errors import OffsetOutOfRange
 from shardmq.shards.queues.delivery import Delivery, make_delivery
 from shardmq.shards.segments.segment import Ranges
 from shardmq.shards.topics.partition import Partition
@@ -37,6 +38,11 @@ class Cursor:
     def is_behind(self) -> bool:
         """Return whether there may be messages for it, though none is ready: more has to be looked through first."""
         return False
+
+    def check(self) -> None:
+        """Raise OffsetOutOfRange where the message it is at was dropped."""
+        if self.offset < self._partition.first:
+            raise out_of_range(self._partition, self.offset)
 
     @property
     def ready(self) -> int:
@@ -116,10 +122,18 @@ class FilteredCursor(Cursor):
                 self._seen = first + batch.count
 
 
+def out_of_range(partition: Partition, offset: int) -> OffsetOutOfRange:
+    """Return the error for an offset that a partition does not have."""
+    declared = partition.declared
+    title = f"queue '{declared.name}' in vhost '{declared.vhost}'"
+    return OffsetOutOfRange.of(offset, title, partition.first, partition.next)
+
+
 def cursor_at(partition: Partition, reading: Reading) -> Cursor:
     """Return a cursor where a reader asks for one.
 
     Raises:
+        OffsetOutOfRange: the reading is exact, and its offset is not kept, nor the next one.
         RowDamaged: a segment that had to be read is not what was written.
     """
     match reading.begin:
@@ -129,6 +143,10 @@ def cursor_at(partition: Partition, reading: Reading) -> Cursor:
             offset = partition.last_batch()
         case "time":
             offset = partition.offset_of(reading.number)
+        case "offset" if reading.is_exact:
+            offset = reading.number
+            if not partition.first <= offset <= partition.next:
+                raise out_of_range(partition, offset)
         case "offset":
             offset = min(max(reading.number, partition.first), partition.next)
         case _:

@@ -12,7 +12,18 @@ from shardmq.cmd.run.broker import Broker
 
 VERBS = {
     *("basic_ack", "basic_cancel", "basic_consume", "basic_get", "basic_nack", "basic_publish", "basic_qos"),
-    *("basic_recover", "basic_renew", "call", "close", "consume", "consume_batches", "flush", "is_open", "number"),
+    *(
+        "basic_recover",
+        "basic_renew",
+        "call",
+        "close",
+        "consume",
+        "consume_batches",
+        "flush",
+        "is_open",
+        "number",
+        "pull",
+    ),
     *("exchange_bind", "exchange_declare", "exchange_delete", "exchange_unbind", "publisher", "queue_bind"),
     *("queue_declare", "queue_delete", "queue_peek", "queue_purge", "queue_read", "queue_reserve", "queue_slices"),
     *("queue_unbind", "reservation_end", "transaction", "transaction_abort"),

@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from shardmq.bus.messages.base import Request
+from shardmq.bus.messages.streams import Reading
 from shardmq.message.record_batch import RecordBatch
 
 SeenBatch = tuple[int, bool, int, RecordBatch]
@@ -44,6 +47,45 @@ class Read(Request[tuple[Sequence[SeenBatch], int | None]], frozen=True, tag=52)
     end: int
     count: int
     reservation: str = ""
+
+
+class Pulled(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What a Pull brought.
+
+    Attributes:
+        deliveries: messages in the order of their offsets; none where there are none, or where the first is too large.
+        following: the offset to read on from.
+        first: the offset of the oldest message that is kept.
+        end: the offset of the next message to come.
+        size: bytes of the next message, where it takes more than was asked for; else 0.
+    """
+
+    deliveries: Sequence[SeenBatch]
+    following: int
+    first: int
+    end: int
+    size: int = 0
+
+
+class Pull(Request[Pulled], frozen=True, tag=110):
+    """Read messages of a partition, and change nothing.
+
+    Where there are none yet, the answer waits for some, `wait_ms` at most. Refused (416) where the offset that is
+    asked for is not among those that are kept, nor the next one.
+
+    Attributes:
+        queue: id of the partition.
+        reading: where to begin, and which messages.
+        count: of messages, at most.
+        bytes_max: of their records.
+        wait_ms: how long to wait.
+    """
+
+    queue: int
+    reading: Reading
+    count: int
+    bytes_max: int
+    wait_ms: int = 0
 
 
 class Reserve(Request[tuple[int, bool]], frozen=True, tag=53):

@@ -7,7 +7,7 @@ import msgspec
 from shardmq.bus.messages.base import Answer, BusMessage, Call, Inspect, Refusal, Request
 from shardmq.bus.messages.dead_letters import DeadLetter, DeadLetterAccepted, DeadLetterRefused, Gone
 from shardmq.bus.messages.deliveries import CommonDelivery, CommonForgotten, DeliveredPart
-from shardmq.bus.messages.reads import EndReservation, Peek, Read, Reserve, Slices
+from shardmq.bus.messages.reads import EndReservation, Peek, Pull, Read, Reserve, Slices
 from shardmq.bus.messages.stores import Copy, Copying, Enroll, Expel, Hold, Identity
 from shardmq.bus.messages.streams import Reading
 from shardmq.bus.messages.transactions import FollowDecision, Prepare, Seal
@@ -320,6 +320,7 @@ ShardRequest = (
     | FollowDecision
     | Slices
     | Read
+    | Pull
     | Reserve
     | EndReservation
     | AtomicCommit

@@ -12,9 +12,12 @@ class Reading(msgspec.Struct, array_like=True, frozen=True, gc=False):
         number: an offset is taken as the first message where it was dropped, and as the next where it is to come.
         tags: messages with one of these tags; None for all.
         has_untagged: beside them, messages without a tag.
+        is_exact: an offset that was dropped, or is past the next one, is refused (416), and so is one that is dropped
+            while it is waited for.
     """
 
     begin: str
     number: int = 0
     tags: list[str] | None = None
     has_untagged: bool = False
+    is_exact: bool = False

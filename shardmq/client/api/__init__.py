@@ -3,6 +3,7 @@
 url.py             shardmq://user:password@host:port/vhost, several of them, and with TLS.
 tls.py             TLS contexts, and what TLS errors mean.
 message.py         Messages and batches as consumers get them.
+topics.py          Where to read topics from, and what a pull brought.
 results.py         The broker's answers, checked.
 recovery.py        How a lost connection is won back, and when which address is tried.
 hooks.py           What a program wants to hear of its connection.

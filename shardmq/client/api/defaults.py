@@ -32,6 +32,9 @@ RESTORE_PAUSE_SECONDS: Final = 0.5
 PEEK_COUNT: Final = 10
 """Messages looked at, unless told otherwise."""
 
+PULL_COUNT: Final = 10
+"""Messages pulled at once, unless told otherwise."""
+
 READ_COUNT: Final = 1000
 """Messages read at once, unless told otherwise."""
 

@@ -225,6 +225,16 @@ class Peeked(AutoAcked):
         )
 
 
+class Pulls(AutoAcked):
+    """The settler of messages that were pulled."""
+
+    def ack(self, first: int, last: int) -> None:  # noqa: ARG002
+        """Refused."""
+        raise PreconditionFailed(
+            "this message was pulled, which leaves all as it is; remember its offset, or commit it for a group"
+        )
+
+
 class Batch:
     """Messages that came together: one exchange, one routing key, rising delivery tags. For bulk work.
 

@@ -14,6 +14,7 @@ from shardmq.client.sync.answers import PendingAnswer, PendingConfirm
 from shardmq.client.sync.consumer import CallRequests, ChannelConsumers, RemoteCalls
 from shardmq.client.sync.publisher import Publisher
 from shardmq.client.sync.requests.consuming import ConsumeRequests
+from shardmq.client.sync.requests.offsets import OffsetRequests
 from shardmq.client.sync.requests.reads import ReadRequests
 from shardmq.client.sync.requests.topology import TopologyRequests
 from shardmq.client.sync.settler import ChannelSettler, SettleRequests
@@ -26,7 +27,7 @@ from shardmq.message.properties import Properties
 T = TypeVar("T")
 
 
-class Channel(TopologyRequests, ReadRequests, ConsumeRequests, CallRequests, SettleRequests):
+class Channel(TopologyRequests, ReadRequests, OffsetRequests, ConsumeRequests, CallRequests, SettleRequests):
     """A channel of a connection; its requests are carried out in the order they were made.
 
     `Connection.channel` opens one.

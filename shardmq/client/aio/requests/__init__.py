@@ -3,5 +3,6 @@
 topology.py        Exchanges, queues and bindings: part of Channel.
 reads.py           Looking at queues, and setting their messages aside: part of Channel.
 consuming.py       Consumers, begun and cancelled: part of Channel.
+offsets.py         Topics by the offsets of their messages: part of Channel.
 administration.py  Virtual hosts, users, permissions: part of Connection.
 """

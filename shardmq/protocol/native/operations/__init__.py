@@ -6,6 +6,7 @@ topology.py        Exchanges, queues and bindings, and looking at them.
 basic.py           Publishing, consuming, delivering, settling, confirms, returns.
 transaction.py     Transactions over any number of queues.
 reads.py           Reading a queue in parallel: slices, reads, reservations.
+offsets.py         Topics by the offsets of their messages.
 administration.py  Virtual hosts, users, permissions, limits, definitions, backups.
 codec.py           The table of all operations: encode and decode.
 publishing.py      The frame of a large BasicPublish, written with one copy of its records.
