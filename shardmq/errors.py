@@ -21,7 +21,7 @@ class ReplyCode(IntEnum):
     NOT_FOUND = 404
     RESOURCE_LOCKED = 405
     PRECONDITION_FAILED = 406
-    OFFSET_OUT_OF_RANGE = 416
+    RANGE_ERROR = 416
     FRAME_ERROR = 501
     SYNTAX_ERROR = 502
     COMMAND_INVALID = 503
@@ -102,7 +102,7 @@ class OffsetOutOfRange(RequestError):
         end: the offset of the next message to come; -1 where the text does not tell the range.
     """
 
-    code = ReplyCode.OFFSET_OUT_OF_RANGE
+    code = ReplyCode.RANGE_ERROR
     first = end = -1
 
     def __init__(self, text: str, code: ReplyCode | None = None) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 from shardmq.errors import (
     ContentTooLarge,
     InvalidRequest,
+    OffsetOutOfRange,
     ReplyCode,
     ShardmqError,
     Timeout,
@@ -49,6 +50,7 @@ LOCKED: Final = (
 _CODES: Final[dict[type[ShardmqError], ReplyCode]] = {
     InvalidRequest: ReplyCode.PRECONDITION_FAILED,  # it was well-formed AMQP, so no syntax error there
     ContentTooLarge: ReplyCode.PRECONDITION_FAILED,
+    OffsetOutOfRange: ReplyCode.PRECONDITION_FAILED,
 }
 """The broker's errors that have another code in AMQP."""
 

@@ -9,6 +9,7 @@ from shardmq.errors import (
     InvalidRequest,
     NotAllowed,
     NotFound,
+    OffsetOutOfRange,
     PreconditionFailed,
     ReplyCode,
     ResourceLocked,
@@ -32,6 +33,7 @@ ODD = "a'; declare it first' in vhost '/"
         (PreconditionFailed("x"), 406, False),
         (InvalidRequest("x"), 406, False),
         (ContentTooLarge("x"), 406, False),
+        (OffsetOutOfRange("x"), 406, False),
         (ChannelError("x", ReplyCode.PRECONDITION_FAILED), 406, False),
         (NotAllowed("x"), 530, True),
         (Unavailable("x"), 506, False),
@@ -48,7 +50,7 @@ def test_every_error_has_a_code_and_a_weight(error: ShardmqError, code: int, is_
 
 
 def test_what_is_soft_and_what_is_hard_is_the_specifications() -> None:
-    assert {code for code in ReplyCode if code not in HARD} == {311, 312, 403, 404, 405, 406}
+    assert {code for code in ReplyCode if code not in HARD} == {311, 312, 403, 404, 405, 406, 416}
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from shardmq.bus.link import LinkOpened
 from shardmq.bus.messages.base import Answer, Call, Refusal
 from shardmq.bus.messages.reads import Pull
 from shardmq.bus.messages.shard import DropQueue, Publish
@@ -59,9 +60,11 @@ def answer(shard: Clocked, request: int) -> Any:
 
 
 def tagged(start: int, tags: list[str]) -> RecordBatch:
-    bodies = [b"%d" % number for number in range(start, start + len(tags))]
-    own = [Properties(headers={"x-stream-filter-value": tag}) if tag else None for tag in tags]
-    return RecordBatch("ex", "key", 1, 5, 9, start, len(tags), pack_many(bodies, own))
+    records = b""
+    for number, tag in enumerate(tags, start):
+        own = Properties(headers={"x-stream-filter-value": tag}) if tag else None
+        records += pack_many([b"%d" % number], own)
+    return RecordBatch("ex", "key", 1, 5, 9, start, len(tags), records)
 
 
 def test_a_pull_brings_so_many_messages_from_an_offset_on(shard: Clocked) -> None:
@@ -171,8 +174,9 @@ def test_a_gateway_that_is_gone_waits_no_more(shard: Clocked) -> None:
     ask(shard, 1, exactly(0), 10, ENOUGH, 60_000)
     shard.tell()
     assert shard.loop._pulls._count == 1
-    shard.begin_anew()
-    shard.take_in(run_of(0, 1))
+    shard.dialer._lose("for the test")
+    shard.inbox.clear()
+    shard.expect(LinkOpened)
     assert shard.loop._pulls._count == 0
 
 
