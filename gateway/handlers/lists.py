@@ -20,6 +20,7 @@ from shardmq.definitions.rows import (
     exchange_row,
     permission_row,
     queue_row,
+    topic_row,
     transaction_row,
     vhost_row,
 )
@@ -54,6 +55,11 @@ def _bindings(client: Client, _tags: Tags) -> list[Row]:
     return [binding_row(binding) for binding in found if binding.vhost == client.vhost]
 
 
+def _topics(client: Client, _tags: Tags) -> list[Row]:
+    found = client.state.topology.topics.values()
+    return [topic_row(topic) for topic in found if topic.vhost == client.vhost]
+
+
 def _vhosts(client: Client, tags: Tags) -> list[Row]:
     topology, sees_all = client.state.topology, _sees_all(tags)
     found = topology.vhosts.values()
@@ -80,6 +86,7 @@ _AT_HAND: Final[Mapping[str, Callable[[Client, Tags], list[Row]]]] = MappingProx
     {
         "exchanges": _exchanges,
         "bindings": _bindings,
+        "topics": _topics,
         "vhosts": _vhosts,
         "users": _users,
         "permissions": _permissions,
@@ -88,7 +95,7 @@ _AT_HAND: Final[Mapping[str, Callable[[Client, Tags], list[Row]]]] = MappingProx
 """Lists that the replica has."""
 
 
-_OF_VHOST: Final = frozenset({"exchanges", "bindings", "queues", "transactions"})
+_OF_VHOST: Final = frozenset({"exchanges", "bindings", "topics", "queues", "transactions"})
 """Lists of what is in the connection's virtual host."""
 
 

@@ -10,6 +10,7 @@ from shardmq.bus.messages.reads import Peek, SeenBatch
 from shardmq.errors import ChannelError, ConnectionFault, NotAllowed, ReplyCode, RequestError
 from shardmq.gateway.handlers import administration, lists, pulls, reads, topology, transactions
 from shardmq.gateway.handlers.replies import delivery_table, shaped
+from shardmq.gateway.handlers.topics import topics
 from shardmq.gateway.native.channel import NativeChannel
 from shardmq.gateway.native.consume import basic_cancel, basic_consume, basic_get, basic_qos, basic_recover
 from shardmq.gateway.native.publish import publish
@@ -161,6 +162,7 @@ def _queue_peek(channel: Channel, operation: QueuePeek, reply: Reply) -> None:
 _REQUESTS: Final[Mapping[type[Operation], Callable[[Channel, Any, Reply], None]]] = MappingProxyType(
     {
         **topology.REQUESTS,
+        **topics.REQUESTS,
         **lists.REQUESTS,
         **administration.REQUESTS,
         **transactions.REQUESTS,

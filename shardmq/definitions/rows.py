@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from shardmq.topology.entities import Binding, Exchange, OpenTransaction, Permission, Queue, Vhost
+from shardmq.topology.entities import Binding, Exchange, OpenTransaction, Permission, Queue, Topic, Vhost
 
 Row = dict[str, Any]
 """One row, by column."""
@@ -48,6 +48,17 @@ def queue_row(queue: Queue, counts: Row | None) -> Row:
         "messages": None if ready is None or unacked is None else ready + unacked,
         **{name: counted.get(name) for name in COUNTS},
         "consumers": counted.get("consumers"),
+    }
+
+
+def topic_row(topic: Topic) -> Row:
+    """The row of a topic."""
+    return {
+        "name": topic.name,
+        "vhost": topic.vhost,
+        "partitions": len(topic.partitions),
+        "epoch": topic.epoch,
+        "arguments": topic.arguments,
     }
 
 

@@ -6,6 +6,7 @@ arguments.py  The x-arguments of queues, exchanges and consumers: which there ar
 commands.py   What the coordinator can be asked to do.
 changes.py    What it tells everybody was done.
 topology.py   All that exists, kept up to date by changes.
+snapshot.py   All of it at one version, as lists.
 router.py     The way of a message: exchanges, exchange-to-exchange bindings, alternate exchanges, and a cache of
               routes.
 repeats.py    Whether what a command asks for is there already, exactly so.

@@ -123,9 +123,34 @@ CONSISTENT_HASH_ARGUMENTS: Final[Mapping[str, Check]] = {
 """The arguments of exchanges of type x-consistent-hash."""
 
 
+PARTITIONERS: Final = ("key", "round-robin", "explicit")
+"""How a topic picks a message's partition: by a hash of its routing key, in turns, or by its header `x-partition`."""
+
+PARTITIONER: Final = "x-partitioner"
+"""The argument of a topic that says so."""
+
+OF_TOPIC: Final = "x-topic"
+"""The argument of a queue that is a partition: its topic's name. Topics give it, clients cannot."""
+
+TOPIC_ARGUMENTS: Final[Mapping[str, Check]] = {
+    "x-max-age": age,
+    "x-max-length": integer(1, LENGTH_MAX),
+    "x-max-length-bytes": integer(0, LENGTH_MAX),
+    PARTITIONER: one_of(*PARTITIONERS),
+    **EXCHANGE_ARGUMENTS,
+}
+"""The arguments of topics: limits of each partition, and those of its exchange."""
+
+PARTITION_ARGUMENTS: Final[Mapping[str, Check]] = {**EXCHANGE_ARGUMENTS, PARTITIONER: one_of(*PARTITIONERS)}
+"""The arguments of exchanges of type x-partition."""
+
+
 def exchange_arguments(type: str) -> Mapping[str, Check]:
     """The arguments of exchanges of a type."""
-    return CONSISTENT_HASH_ARGUMENTS if type == "x-consistent-hash" else EXCHANGE_ARGUMENTS
+    return _OF_TYPES.get(type, EXCHANGE_ARGUMENTS)
+
+
+_OF_TYPES: Final = {"x-consistent-hash": CONSISTENT_HASH_ARGUMENTS, "x-partition": PARTITION_ARGUMENTS}
 
 
 CONSUMER_ARGUMENTS: Final[Mapping[str, Check]] = {
@@ -213,7 +238,7 @@ class QueueArguments(msgspec.Struct, frozen=True):
     Attributes:
         ttl_ms: how long a message may wait (x-message-ttl).
         expires_ms: the queue is deleted when it is not used for so long (x-expires).
-        max_length: the most ready messages (x-max-length).
+        max_length: the most ready messages; in a partition of a topic, of all its messages (x-max-length).
         max_length_bytes: the most bytes in bodies of ready messages; in a stream, of all its records
             (x-max-length-bytes).
         overflow: what happens at the length limit: drop-head, reject-publish or reject-publish-dlx (x-overflow).

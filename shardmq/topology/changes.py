@@ -1,11 +1,12 @@
 """What the coordinator tells everybody was done.
 
-A removal follows the removals of what depends on it: first bindings, then queues and exchanges, then permissions.
+A removal follows the removals of what depends on it: first topics, then bindings, then queues and exchanges, then
+permissions.
 """
 
 import msgspec
 
-from shardmq.topology.entities import Binding, Exchange, OpenTransaction, Permission, Queue, User, Vhost
+from shardmq.topology.entities import Binding, Exchange, OpenTransaction, Permission, Queue, Topic, User, Vhost
 
 
 class _Change(msgspec.Struct, frozen=True, array_like=True, tag_field="change"):
@@ -111,6 +112,19 @@ class TransactionEnded(_Change, tag=15, frozen=True):
     ended_ms: int
 
 
+class TopicPut(_Change, tag=16, frozen=True):
+    """A topic is new, or has more partitions. Its queues, its exchange and its bindings are there."""
+
+    topic: Topic
+
+
+class TopicRemoved(_Change, tag=17, frozen=True):
+    """A topic is deleted."""
+
+    vhost: str
+    name: str
+
+
 Change = (
     VhostPut
     | ExchangeAdded
@@ -127,5 +141,7 @@ Change = (
     | ConnectionClosed
     | TransactionBegun
     | TransactionEnded
+    | TopicPut
+    | TopicRemoved
 )
 """Any change."""

@@ -172,6 +172,28 @@ class AbortTransaction(_Command, tag=17, frozen=True):
     has_expired: bool = False
 
 
+class DeclareTopic(_Command, tag=18, frozen=True):
+    """Create a topic with its queues, its exchange and their bindings, or check that the existing one is the same."""
+
+    name: str
+    partitions: int
+    arguments: dict[str, Any]
+
+
+class DeleteTopic(_Command, tag=19, frozen=True):
+    """Delete a topic with all its messages; its shards refuse with `if_unused` if a partition has consumers."""
+
+    name: str
+    if_unused: bool = False
+
+
+class ExtendTopic(_Command, tag=20, frozen=True):
+    """Add partitions to a topic, until it has so many; nothing changes if it has them."""
+
+    name: str
+    partitions: int
+
+
 Command = (
     DeclareExchange
     | DeleteExchange
@@ -190,5 +212,8 @@ Command = (
     | BeginTransaction
     | CommitTransaction
     | AbortTransaction
+    | DeclareTopic
+    | DeleteTopic
+    | ExtendTopic
 )
 """Any command."""

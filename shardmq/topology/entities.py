@@ -84,6 +84,26 @@ class Binding(msgspec.Struct, frozen=True, array_like=True):
     to_exchange: bool = False
 
 
+class Topic(msgspec.Struct, frozen=True, array_like=True):
+    """A log of messages in partitions, which are streams, and the exchange of its name that picks one of them.
+
+    Partition `i` is the queue `partition_name(name, i)`, bound to the exchange with the key `str(i)`.
+
+    Attributes:
+        vhost: its virtual host.
+        name: unique among the topics and the exchanges of the virtual host.
+        partitions: ids of its queues, in order; partitions are added, never removed.
+        arguments: as declared.
+        epoch: 1 when it is new, and one more each time partitions are added.
+    """
+
+    vhost: str
+    name: str
+    partitions: tuple[int, ...]
+    arguments: dict[str, Any] = {}
+    epoch: int = 1
+
+
 class Vhost(msgspec.Struct, frozen=True, array_like=True):
     """A namespace of exchanges, queues and bindings with permissions of its own.
 
@@ -155,6 +175,23 @@ class OpenTransaction(msgspec.Struct, frozen=True, array_like=True):
     user: str
     timeout_ms: int
     touched_ms: int
+
+
+PARTITIONS_MAX: Final = 10_000
+"""Partitions of a topic: each is a queue, and all are declared by one command."""
+
+PARTITION_EXCHANGE: Final = "x-partition"
+"""The type of the exchanges of topics."""
+
+
+def partition_name(topic: str, number: int) -> str:
+    """The name of the queue that is a topic's partition."""
+    return f"{topic}-{number}"
+
+
+def partition_names(topic: str, partitions: int) -> list[str]:
+    """The names of the queues of a topic with so many partitions, in order."""
+    return [partition_name(topic, number) for number in range(partitions)]
 
 
 REPLY_QUEUES: Final = "amq.rabbitmq.reply-to."

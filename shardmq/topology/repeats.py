@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from shardmq.topology.commands import Bind, DeclareExchange, DeclareQueue
+from shardmq.topology.commands import Bind, DeclareExchange, DeclareQueue, DeclareTopic
 from shardmq.topology.entities import Binding, Exchange, Queue
 from shardmq.topology.topology import Topology, binding_id
 
@@ -25,8 +25,13 @@ def repeated_queue(topology: Topology, command: DeclareQueue) -> Queue | None:
     return there if _is_same(command.arguments, there.arguments) else None
 
 
-def is_repeated(topology: Topology, command: DeclareExchange | Bind) -> bool:
-    """Whether an exchange or a binding is there as the command wants it."""
+def is_repeated(topology: Topology, command: DeclareExchange | Bind | DeclareTopic) -> bool:
+    """Whether an exchange, a binding or a topic is there as the command wants it."""
+    if isinstance(command, DeclareTopic):
+        topic = topology.topics.get((command.vhost, command.name))
+        if topic is None or len(topic.partitions) != command.partitions:
+            return False
+        return _is_same(command.arguments, topic.arguments)
     if isinstance(command, Bind):
         binding = Binding(
             command.vhost, command.exchange, command.destination, command.key, command.arguments, command.to_exchange

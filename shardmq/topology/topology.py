@@ -1,8 +1,8 @@
 """All that exists, kept up to date by changes. Authoritative in the coordinator, a replica in every gateway."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Callable, Collection
+from typing import Any, Final
 
 import msgspec
 
@@ -18,6 +18,8 @@ from shardmq.topology.changes import (
     PermissionRemoved,
     QueueAdded,
     QueueRemoved,
+    TopicPut,
+    TopicRemoved,
     TransactionBegun,
     TransactionEnded,
     UserPut,
@@ -31,12 +33,14 @@ from shardmq.topology.entities import (
     OpenTransaction,
     Permission,
     Queue,
+    Topic,
     User,
     Vhost,
 )
 from shardmq.topology.exchanges import TYPES
 from shardmq.topology.exchanges.exchange_type import Destination
 from shardmq.topology.router import Router, not_found
+from shardmq.topology.snapshot import TopologyFields, TopologySnapshot
 
 BindingId = tuple[str, str, str, bool, str, bytes]
 """The identity of a binding."""
@@ -51,55 +55,6 @@ def binding_id(binding: Binding) -> BindingId:
 _encode_sorted = msgspec.msgpack.Encoder(order="sorted").encode
 
 
-class TopologyFields(Protocol):
-    """All that exists, as lists: what a snapshot on the bus carries."""
-
-    @property
-    def version(self) -> int:
-        """The number of applied commands."""
-
-    @property
-    def vhosts(self) -> Sequence[Vhost]:
-        """All virtual hosts."""
-
-    @property
-    def exchanges(self) -> Sequence[Exchange]:
-        """All declared exchanges."""
-
-    @property
-    def queues(self) -> Sequence[Queue]:
-        """All queues."""
-
-    @property
-    def bindings(self) -> Sequence[Binding]:
-        """All bindings."""
-
-    @property
-    def users(self) -> Sequence[User]:
-        """All users."""
-
-    @property
-    def permissions(self) -> Sequence[Permission]:
-        """All permissions."""
-
-    @property
-    def transactions(self) -> Sequence[OpenTransaction]:
-        """All undecided transactions."""
-
-
-class TopologySnapshot(NamedTuple):
-    """All that exists at one version, as lists."""
-
-    version: int
-    vhosts: list[Vhost]
-    exchanges: list[Exchange]
-    queues: list[Queue]
-    bindings: list[Binding]
-    users: list[User]
-    permissions: list[Permission]
-    transactions: Sequence[OpenTransaction] = ()
-
-
 class Topology:
     """What exists, kept up to date by changes.
 
@@ -112,6 +67,7 @@ class Topology:
         users: by name.
         permissions: by user and virtual host.
         transactions: the undecided ones, by number.
+        topics: by virtual host and name.
         router: the routes that follow from all this; another one after each `load`.
     """
 
@@ -128,6 +84,8 @@ class Topology:
         self.permissions: dict[tuple[str, str], Permission] = {}
         self.transactions: dict[int, OpenTransaction] = {}
         self._transactions_by_name: dict[tuple[str, str], OpenTransaction] = {}
+        self.topics: dict[tuple[str, str], Topic] = {}
+        self._partitions: dict[int, tuple[str, str]] = {}  # names of topics, by id of the queue
         self._queues_by_id: dict[int, Queue] = {}
         self._bindings_by_exchange: dict[tuple[str, str], dict[BindingId, Binding]] = {}
         self._bindings_by_destination: dict[tuple[str, str, bool], dict[BindingId, Binding]] = {}
@@ -164,6 +122,22 @@ class Topology:
     def queue_by_id(self, queue_id: int) -> Queue | None:
         """The queue with this id, if there is one."""
         return self._queues_by_id.get(queue_id)
+
+    def topic(self, vhost: str, name: str) -> Topic:
+        """A topic by its name.
+
+        Raises:
+            NotFound: there is no such topic, or virtual host.
+        """
+        topic = self.topics.get((vhost, name))
+        if topic is None:
+            raise not_found("topic", vhost, name, self.vhosts)
+        return topic
+
+    def topic_of(self, queue_id: int) -> Topic | None:
+        """The topic that a queue is a partition of; None for any other queue."""
+        name = self._partitions.get(queue_id)
+        return None if name is None else self.topics[name]
 
     def queue_count(self, vhost: str) -> int:
         """The number of queues in a virtual host."""
@@ -223,6 +197,7 @@ class Topology:
             list(self.users.values()),
             list(self.permissions.values()),
             list(self.transactions.values()),
+            list(self.topics.values()),
         )
 
     def load(self, fields: TopologyFields) -> None:
@@ -242,6 +217,8 @@ class Topology:
             self._put_permission(PermissionPut(permission))
         for transaction in fields.transactions:
             self._begin_transaction(TransactionBegun(transaction))
+        for topic in fields.topics:
+            self._put_topic(TopicPut(topic))
         self.version = fields.version
 
     def apply(self, change: Change) -> None:
@@ -328,6 +305,16 @@ class Topology:
         del self.transactions[change.number]
         del self._transactions_by_name[change.vhost, change.name]
 
+    def _put_topic(self, change: TopicPut) -> None:
+        topic = change.topic
+        name = topic.vhost, topic.name
+        self.topics[name] = topic
+        self._partitions.update(dict.fromkeys(topic.partitions, name))
+
+    def _remove_topic(self, change: TopicRemoved) -> None:
+        for queue in self.topics.pop((change.vhost, change.name)).partitions:
+            del self._partitions[queue]
+
     def _close_connection(self, change: ConnectionClosed) -> None:
         """Change nothing: the gateway with the connection acts on the change."""
 
@@ -360,4 +347,6 @@ _APPLY: Final[dict[type[Any], Callable[[Topology, Any], None]]] = {
     ConnectionClosed: Topology._close_connection,
     TransactionBegun: Topology._begin_transaction,
     TransactionEnded: Topology._end_transaction,
+    TopicPut: Topology._put_topic,
+    TopicRemoved: Topology._remove_topic,
 }

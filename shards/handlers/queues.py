@@ -18,6 +18,7 @@ from shardmq.shards.state.hosted_queue import HostedQueue, make_queue
 from shardmq.shards.state.shard import COORDINATOR, ShardState
 from shardmq.shards.state.sliced_work import SLICE_BYTES
 from shardmq.shards.topics.partition import Partition
+from shardmq.topology.arguments import OF_TOPIC
 from shardmq.topology.entities import Queue
 
 DROPPED_MAX: Final = 1024
@@ -119,7 +120,8 @@ class Administration:
             self._state.refuse_missing(responder, message.queue)
             return
         self._state.catch_up(hosted)
-        is_stream = isinstance(hosted.queue, Partition)  # RabbitMQ deletes streams whatever the conditions
+        is_of_topic = OF_TOPIC in hosted.queue.declared.arguments
+        is_stream = isinstance(hosted.queue, Partition) and not is_of_topic  # RabbitMQ deletes those in any case
         if message.if_unused and len(hosted.consumers) and not is_stream:
             count = len(hosted.consumers)
             text = f"{hosted.title} in use: it has {count} consumers; cancel them, or delete without if-unused"

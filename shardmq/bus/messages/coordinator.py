@@ -16,7 +16,7 @@ from shardmq.bus.messages.membership import (
 from shardmq.bus.messages.stores import BeginBackup, LookBackup
 from shardmq.topology.changes import Change
 from shardmq.topology.commands import Command
-from shardmq.topology.entities import Binding, Exchange, OpenTransaction, Permission, Queue, User, Vhost
+from shardmq.topology.entities import Binding, Exchange, OpenTransaction, Permission, Queue, Topic, User, Vhost
 
 CommandResult = bool | int | tuple[int, bool] | None
 """The result of a command: a queue's id, or whether a commit is visible. The result of
@@ -49,6 +49,7 @@ class Snapshot(BusMessage, frozen=True, tag=62):
     transactions: list[OpenTransaction] = []
     broker: str = ""
     generation: int = 0
+    topics: list[Topic] = []
 
 
 class Changes(BusMessage, frozen=True, tag=63):

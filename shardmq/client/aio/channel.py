@@ -10,6 +10,7 @@ from shardmq.client.aio.publisher import PendingConfirm, Publisher
 from shardmq.client.aio.requests.consuming import ConsumeRequests
 from shardmq.client.aio.requests.offsets import OffsetRequests
 from shardmq.client.aio.requests.reads import ReadRequests
+from shardmq.client.aio.requests.topics import TopicRequests
 from shardmq.client.aio.requests.topology import TopologyRequests
 from shardmq.client.aio.settler import ChannelSettler, SettleRequests
 from shardmq.client.aio.transaction import Transaction
@@ -28,7 +29,9 @@ from shardmq.message.properties import Properties
 T = TypeVar("T")
 
 
-class Channel(TopologyRequests, ReadRequests, OffsetRequests, ConsumeRequests, CallRequests, SettleRequests):
+class Channel(
+    TopologyRequests, TopicRequests, ReadRequests, OffsetRequests, ConsumeRequests, CallRequests, SettleRequests
+):
     """A channel of a connection; its requests are carried out in the order they were made.
 
     `Connection.channel` opens one.

@@ -16,6 +16,7 @@ from shardmq.client.sync.publisher import Publisher
 from shardmq.client.sync.requests.consuming import ConsumeRequests
 from shardmq.client.sync.requests.offsets import OffsetRequests
 from shardmq.client.sync.requests.reads import ReadRequests
+from shardmq.client.sync.requests.topics import TopicRequests
 from shardmq.client.sync.requests.topology import TopologyRequests
 from shardmq.client.sync.settler import ChannelSettler, SettleRequests
 from shardmq.client.sync.transaction import Transaction
@@ -27,7 +28,9 @@ from shardmq.message.properties import Properties
 T = TypeVar("T")
 
 
-class Channel(TopologyRequests, ReadRequests, OffsetRequests, ConsumeRequests, CallRequests, SettleRequests):
+class Channel(
+    TopologyRequests, TopicRequests, ReadRequests, OffsetRequests, ConsumeRequests, CallRequests, SettleRequests
+):
     """A channel of a connection; its requests are carried out in the order they were made.
 
     `Connection.channel` opens one.

@@ -1,7 +1,7 @@
 """Commands under way: whose turn it is, what each waits for, its deadline.
 
     perform ─► TURN ─► rules ─► store ─┬─ declared queue ─► SHARD ─► gateways ─► answer
-         (while a queue is declared,   ├─ deleted queue ─► gateways ─► answer; shard
+         (while a queue is declared,   ├─ deleted queue ─► gateways ─► answer; shard   (topics: all their queues)
           others that name it wait)    ├─ committed transaction ─► all shards FOLLOW ─► answer
                                        └─ everything else ─► gateways ─► answer
 
@@ -24,7 +24,8 @@ from shardmq.coordinator.rules.changes import changes_for
 from shardmq.coordinator.rules.queues import QueuePlacement
 from shardmq.coordinator.rules.transactions import TransactionCommand, end_all, outcome_of
 from shardmq.coordinator.state.coordinator import CoordinatorState
-from shardmq.coordinator.state.pending_command import Name, PendingCommand, Stage, name_in
+from shardmq.coordinator.state.pending_command import PendingCommand, Stage, names_in
+from shardmq.coordinator.state.turns import Turns
 from shardmq.errors import NotFound, RequestError, Unavailable
 from shardmq.limits import DECLARE_SECONDS
 from shardmq.runtime.clock import ClockNote
@@ -35,8 +36,11 @@ from shardmq.topology.commands import (
     Command,
     CommitTransaction,
     DeclareQueue,
+    DeclareTopic,
     DeleteQueue,
+    DeleteTopic,
     DeleteVhost,
+    ExtendTopic,
 )
 
 SHARD_SECONDS: Final = DECLARE_SECONDS - 3
@@ -79,7 +83,7 @@ class CommandExecutor:
         self.is_frozen = False
         self._is_silent = True
         self._pending: dict[PendingCommand, None] = {}
-        self._turns: dict[Name, deque[PendingCommand]] = {}
+        self._turns = Turns()
         self._runnable: deque[PendingCommand] = deque()
         self._following: dict[int, list[PendingCommand]] = {}  # by transaction
         self._deleting: set[int] = set()  # queues that the coordinator itself deletes
@@ -108,7 +112,7 @@ class CommandExecutor:
             text = f"the coordinator has {COMMANDS_MAX} commands under way; try again later"
             responder.refuse(Unavailable.code, text)
             return
-        self._accept(PendingCommand(responder, command, name_in(command), now))
+        self._accept(PendingCommand(responder, command, names_in(command), now))
 
     def delete_queue(self, queue_id: int, if_unused: bool, now: float) -> None:
         """Delete a queue for the coordinator itself: its shard calls it unused, or its owner is gone.
@@ -123,7 +127,7 @@ class CommandExecutor:
             return
         self._deleting.add(queue_id)
         command = DeleteQueue(queue.vhost, queue.name, if_unused, queue=queue_id)
-        self._accept(PendingCommand(None, command, name_in(command), now))
+        self._accept(PendingCommand(None, command, names_in(command), now))
 
     def tick(self, now: float) -> None:
         """Give up commands that took too long, and abort transactions that have expired."""
@@ -133,7 +137,7 @@ class CommandExecutor:
         self._transactions.tick(now)
         for there in self._transactions.take_overdue():
             command = AbortTransaction(there.vhost, there.name, there.number, "", has_expired=True)
-            self._accept(PendingCommand(None, command, name_in(command), now))
+            self._accept(PendingCommand(None, command, names_in(command), now))
         for pending in list(self._pending):
             waited = now - pending.since
             if waited > SHARD_SECONDS and pending.stage in (Stage.SHARD, Stage.PREPARE_DELETE):
@@ -182,7 +186,7 @@ class CommandExecutor:
         """Have a command wait until every gateway has applied the topology as it is now."""
         self._leave_turn(pending)
         if pending.removed and pending.responder is not None:  # who asked drops the queue itself, to count it
-            rest = PendingCommand(None, pending.command, None, pending.since, removed=pending.removed)
+            rest = PendingCommand(None, pending.command, (), pending.since, removed=pending.removed)
             pending.removed = ()
             self._replicas.wait(rest)
             rest.stage = Stage.DONE
@@ -202,9 +206,7 @@ class CommandExecutor:
 
     def _accept(self, pending: PendingCommand) -> None:
         self._pending[pending] = None
-        turn = self._turns.setdefault(pending.name, deque()) if pending.name else deque[PendingCommand]()
-        turn.append(pending)
-        if turn[0] is pending:
+        if self._turns.enter(pending):
             self._runnable.append(pending)
 
     def _begin(self, pending: PendingCommand) -> None:
@@ -222,14 +224,14 @@ class CommandExecutor:
         except RequestError as error:
             self.refuse(pending, error)
             return
-        if isinstance(command, DeleteQueue) and (command.if_unused or command.if_empty):
-            if not pending.is_delete_prepared:
+        if isinstance(command, DeleteQueue | DeleteTopic) and not pending.is_delete_prepared:
+            if command.if_unused or (isinstance(command, DeleteQueue) and command.if_empty):
                 self._queues.prepare_delete(pending, command)
                 return
         elif isinstance(command, DeleteVhost):
             changes = [*end_all(self._topology, command.vhost, self._transactions.now_ms), *changes]
         self._decide(changes)
-        if isinstance(command, DeclareQueue):
+        if isinstance(command, DeclareQueue | DeclareTopic | ExtendTopic):
             self._queues.assign(pending, command, changes)
         else:
             self._queues.remove(pending, changes)
@@ -344,13 +346,5 @@ class CommandExecutor:
 
     def _leave_turn(self, pending: PendingCommand) -> None:
         """Let the next command on the same name begin: the topology has the effect of this one."""
-        if pending.name is None:
-            return
-        turn = self._turns[pending.name]
-        was_first = turn[0] is pending
-        turn.remove(pending)
-        if not turn:
-            del self._turns[pending.name]
-        elif was_first:
-            self._runnable.append(turn[0])
-        pending.name = None
+        if pending.names:
+            self._runnable += self._turns.leave(pending)

@@ -1,6 +1,7 @@
 """Steps of a command that need a shard: assigning, preparing deletion, dropping.
 
-Gateways hear of a new queue when its shard has it. They forget a deleted queue before its shard drops it. So no
+A topic's command needs the shards of all its queues, and waits for all. Gateways hear of a new queue when its shard has
+it. They forget a deleted queue before its shard drops it. So no
 message is routed to a queue that its shard does not have.
 """
 
@@ -15,8 +16,8 @@ from shardmq.coordinator.links.shard import ShardLink
 from shardmq.coordinator.state.pending_command import PendingCommand, Stage
 from shardmq.errors import NotFound, RequestError, Unavailable
 from shardmq.topology.changes import Change, QueueAdded, QueueRemoved
-from shardmq.topology.commands import DeclareQueue, DeleteQueue
-from shardmq.topology.entities import Queue
+from shardmq.topology.commands import DeclareQueue, DeclareTopic, DeleteQueue, DeleteTopic, ExtendTopic
+from shardmq.topology.entities import Queue, partition_names
 from shardmq.topology.topology import Topology
 
 
@@ -71,25 +72,39 @@ class QueueSteps:
             if text:
                 raise Unavailable(text)
 
-    def assign(self, pending: PendingCommand, command: DeclareQueue, changes: Sequence[Change]) -> None:
-        """Have a declared queue's shard confirm that it has the queue."""
-        for change in changes:
-            if isinstance(change, QueueAdded):
-                pending.queue, pending.is_new = change.queue, True
-                self._coming[command.vhost] += 1
-        queue = pending.queue = pending.queue or self._topology.queue(command.vhost, command.name)
-        pending.stage, pending.result = Stage.SHARD, queue.id
-        self._shards[queue.shard].assign(queue, partial(self._on_assigned, pending))
+    def assign(
+        self, pending: PendingCommand, command: DeclareQueue | DeclareTopic | ExtendTopic, changes: Sequence[Change]
+    ) -> None:
+        """Have the shards of declared queues confirm that they have them."""
+        pending.coming = changes
+        added = {change.queue.name: change.queue for change in changes if isinstance(change, QueueAdded)}
+        self._coming[command.vhost] += len(added)
+        if isinstance(command, DeclareQueue):
+            names = [command.name]
+        else:
+            names = partition_names(command.name, command.partitions)
+        queues = [added.get(name) or self._topology.queue(command.vhost, name) for name in names]
+        pending.stage, pending.queues = Stage.SHARD, {queue.id: queue for queue in queues}
+        pending.result = queues[0].id if isinstance(command, DeclareQueue) else None
+        for queue in queues:
+            self._shards[queue.shard].assign(queue, partial(self._on_assigned, pending, queue.id))
 
-    def prepare_delete(self, pending: PendingCommand, command: DeleteQueue) -> None:
-        """Ask a queue's shard whether the queue is unused or empty.
+    def prepare_delete(self, pending: PendingCommand, command: DeleteQueue | DeleteTopic) -> None:
+        """Ask the shards of queues whether these are unused or empty.
 
-        From the answer on the queue takes no messages, so that this still holds when the rules are asked again.
+        From the answer on a queue takes no messages, so that this still holds when the rules are asked again.
         """
-        queue = pending.queue = self._topology.queue(command.vhost, command.name)
-        pending.stage = Stage.PREPARE_DELETE
-        on_prepared = partial(self._on_delete_prepared, pending)
-        self._shards[queue.shard].prepare_delete(queue.id, command.if_unused, command.if_empty, on_prepared)
+        topology, vhost = self._topology, command.vhost
+        if isinstance(command, DeleteTopic):
+            names = partition_names(command.name, len(topology.topic(vhost, command.name).partitions))
+        else:
+            names = [command.name]
+        is_empty = isinstance(command, DeleteQueue) and command.if_empty
+        pending.stage, pending.asked = Stage.PREPARE_DELETE, [topology.queue(vhost, name) for name in names]
+        pending.queues = {queue.id: queue for queue in pending.asked}
+        for queue in pending.asked:
+            on_prepared = partial(self._on_delete_prepared, pending, queue.id)
+            self._shards[queue.shard].prepare_delete(queue.id, command.if_unused, is_empty, on_prepared)
 
     def remove(self, pending: PendingCommand, changes: Sequence[Change]) -> None:
         """Note which queues a command removes. Called before the changes are applied."""
@@ -107,53 +122,67 @@ class QueueSteps:
     def cancel(self, pending: PendingCommand, vhost: str) -> None:
         """Refuse a command that waits for a shard, as its virtual host is being deleted.
 
-        A queue that is being declared is added to the topology first, to be deleted with the others.
+        What is being declared is added to the topology first, to be deleted with the rest.
         """
-        queue = pending.queue
-        if queue is None or queue.vhost != vhost:
+        if pending.command.vhost != vhost:
             return
-        if pending.stage is Stage.SHARD and isinstance(pending.command, DeclareQueue):
-            self._publish(pending)
-            self._shards[queue.shard].ignore_assign(queue.id)
+        if pending.stage is Stage.SHARD:
+            self._ignore_assign(pending)
         elif pending.stage is Stage.PREPARE_DELETE:
-            self._shards[queue.shard].cancel_delete(queue.id)
+            self._cancel_delete(pending)
         else:
             return
         self._progress.refuse(pending, NotFound(f"no vhost '{vhost}': it was deleted meanwhile"))
 
     def give_up(self, pending: PendingCommand) -> None:
-        """End a command whose shard has not answered in time."""
-        queue = pending.queue
-        assert queue is not None, "a command that waits for a shard has a queue"
-        shard = self._shards[queue.shard]
-        away = f"{shard.name} is not reachable, and it has queue '{queue.name}'"
+        """End a command whose shards have not all answered in time."""
+        queue = next(iter(pending.queues.values()))
+        away = f"{self._shards[queue.shard].name} is not reachable, and it has queue '{queue.name}'"
+        noun = "queue" if isinstance(pending.command, DeclareQueue | DeleteQueue) else "topic"
         if pending.stage is Stage.PREPARE_DELETE:
-            shard.cancel_delete(queue.id)
-            self._progress.refuse(pending, Unavailable(f"{away}; delete the queue again when the shard is back"))
+            self._cancel_delete(pending)
+            self._progress.refuse(pending, Unavailable(f"{away}; delete the {noun} again when the shard is back"))
         else:
-            shard.ignore_assign(queue.id)
-            self._publish(pending)
-            self._progress.refuse(pending, Unavailable(f"{away}; declare the queue again when the shard is back"))
+            self._ignore_assign(pending)
+            self._progress.refuse(pending, Unavailable(f"{away}; declare the {noun} again when the shard is back"))
 
     def _removed(self, changes: Sequence[Change]) -> list[Queue]:
         return [self._topology.queue(each.vhost, each.name) for each in changes if isinstance(each, QueueRemoved)]
 
     def _publish(self, pending: PendingCommand) -> None:
-        if pending.is_new and pending.queue is not None:
-            pending.is_new = False
-            self._coming[pending.queue.vhost] -= 1
-            self._replicas.tell([QueueAdded(pending.queue)])
+        coming, pending.coming = pending.coming, ()
+        if coming:
+            self._coming[pending.command.vhost] -= sum(isinstance(change, QueueAdded) for change in coming)
+            self._replicas.tell(coming)
 
-    def _on_assigned(self, pending: PendingCommand, error: RequestError | None) -> None:
+    def _ignore_assign(self, pending: PendingCommand) -> None:
+        for queue in pending.queues.values():
+            self._shards[queue.shard].ignore_assign(queue.id)
+        pending.queues.clear()
         self._publish(pending)
-        if error is None:
-            self._progress.await_gateways(pending)
-        else:
-            self._progress.refuse(pending, error)
 
-    def _on_delete_prepared(self, pending: PendingCommand, error: RequestError | None) -> None:
-        if error is None:
+    def _cancel_delete(self, pending: PendingCommand) -> None:
+        """Have the queues be as they were, also those whose shards have agreed."""
+        for queue in pending.asked:
+            self._shards[queue.shard].cancel_delete(queue.id)
+        pending.queues.clear()
+
+    def _on_assigned(self, pending: PendingCommand, queue: int, error: RequestError | None) -> None:
+        if pending.queues.pop(queue, None) is None:
+            return  # the command has ended: another of its shards has refused
+        if error is not None:
+            self._ignore_assign(pending)
+            self._progress.refuse(pending, error)
+        elif not pending.queues:
+            self._publish(pending)
+            self._progress.await_gateways(pending)
+
+    def _on_delete_prepared(self, pending: PendingCommand, queue: int, error: RequestError | None) -> None:
+        if pending.queues.pop(queue, None) is None:
+            return
+        if error is not None:
+            self._cancel_delete(pending)
+            self._progress.refuse(pending, error)
+        elif not pending.queues:
             pending.is_delete_prepared = True
             self._progress.resume(pending)
-        else:
-            self._progress.refuse(pending, error)

@@ -43,10 +43,9 @@ class TopologyReplicas:
         self.post_changes()  # they are in the snapshot
         self._versions[peer] = -1
         fields = self._topology.snapshot()
-        identity = self._identity
-        peer.post(
-            Snapshot(*fields[:7], self._addresses, list(fields.transactions), identity.broker, identity.generation)
-        )
+        broker, generation = self._identity.broker, self._identity.generation
+        transactions, topics = list(fields.transactions), list(fields.topics)
+        peer.post(Snapshot(*fields[:7], self._addresses, transactions, broker, generation, topics))
 
     def remove(self, peer: Peer) -> None:
         """Wait no more for a gateway that is gone."""

@@ -146,7 +146,8 @@ class ShardLink:
 
     def cancel_delete(self, queue: int) -> None:
         """Wait no more for the shard's answer about a deletion; where it was prepared, the queue is as it was."""
-        if self._to_delete.pop(queue, None) is not None and self.is_open and queue in self._queues:
+        self._to_delete.pop(queue, None)
+        if self.is_open and queue in self._queues:
             self._assign(self._queues[queue])
 
     def remove(self, queue: int) -> None:

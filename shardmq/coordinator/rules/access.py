@@ -15,6 +15,7 @@ from shardmq.topology.changes import (
     ExchangeAdded,
     PermissionPut,
     PermissionRemoved,
+    TopicRemoved,
     UserPut,
     UserRemoved,
     VhostPut,
@@ -103,6 +104,7 @@ def delete_vhost(topology: Topology, command: DeleteVhost) -> list[Change]:
     vhost = command.vhost
     topology.check_vhost(vhost)
     return [
+        *(TopicRemoved(vhost, topic.name) for topic in topology.topics.values() if topic.vhost == vhost),
         *cascade(
             topology,
             queues=[queue for queue in topology.queues.values() if queue.vhost == vhost],

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from shardmq.coordinator.rules import access, exchanges, queues
+from shardmq.coordinator.rules import access, exchanges, queues, topics
 from shardmq.coordinator.rules.queues import QueuePlacement
 from shardmq.topology.changes import Change
 from shardmq.topology.commands import (
@@ -12,11 +12,14 @@ from shardmq.topology.commands import (
     Command,
     DeclareExchange,
     DeclareQueue,
+    DeclareTopic,
     DeleteExchange,
     DeletePermission,
     DeleteQueue,
+    DeleteTopic,
     DeleteUser,
     DeleteVhost,
+    ExtendTopic,
     PutLimits,
     PutPermission,
     PutUser,
@@ -43,12 +46,20 @@ def changes_for(topology: Topology, command: Command, places: QueuePlacement) ->
         return access_rule(topology, command)
     topology.check_vhost(command.vhost)
     check_nesting(getattr(command, "arguments", None))
-    if isinstance(command, DeclareQueue):
-        return queues.declare_queue(topology, command, places)
+    placing_rule = _PLACING.get(type(command))
+    if placing_rule is not None:
+        return placing_rule(topology, command, places)
     return _INSIDE[type(command)](topology, command)
 
 
 _Rule = Callable[[Topology, Any], list[Change]]
+
+_PLACING: Final[dict[type[Any], Callable[[Topology, Any, QueuePlacement], list[Change]]]] = {
+    DeclareQueue: queues.declare_queue,
+    DeclareTopic: topics.declare_topic,
+    ExtendTopic: topics.extend_topic,
+}
+"""Rules for commands inside a virtual host that may make queues."""
 
 _INSIDE: Final[dict[type[Any], _Rule]] = {
     DeclareExchange: exchanges.declare_exchange,
@@ -56,6 +67,7 @@ _INSIDE: Final[dict[type[Any], _Rule]] = {
     Bind: exchanges.bind,
     Unbind: exchanges.unbind,
     DeleteQueue: queues.delete_queue,
+    DeleteTopic: topics.delete_topic,
 }
 """Rules for commands inside a virtual host."""
 

@@ -7,7 +7,7 @@ from shardmq.topology.arguments import check_exchange_arguments
 from shardmq.topology.cascade import cascade
 from shardmq.topology.changes import BindingAdded, Change, ExchangeAdded
 from shardmq.topology.commands import Bind, DeclareExchange, DeleteExchange, Unbind
-from shardmq.topology.entities import DEFAULT_EXCHANGE, Binding, Exchange, check_name_free
+from shardmq.topology.entities import DEFAULT_EXCHANGE, PARTITION_EXCHANGE, Binding, Exchange, check_name_free
 from shardmq.topology.exchanges import TYPES
 from shardmq.topology.topology import Topology, binding_id
 
@@ -33,6 +33,8 @@ def declare_exchange(topology: Topology, command: DeclareExchange) -> list[Chang
         command.internal,
     )
     there = topology.exchanges.get((command.vhost, command.name))
+    if there is None and command.type == PARTITION_EXCHANGE:
+        raise PreconditionFailed(f"cannot declare {thing} by itself: topics have such exchanges; declare a topic")
     if there is None:
         check_name_free("exchange", command.name)
         return [ExchangeAdded(asked)]
@@ -47,6 +49,8 @@ def delete_exchange(topology: Topology, command: DeleteExchange) -> list[Change]
     if command.name.startswith("amq."):
         raise AccessRefused(f"exchange '{command.name}' belongs to the broker and cannot be deleted")
     exchange = topology.exchange(command.vhost, command.name)
+    if (command.vhost, command.name) in topology.topics:
+        raise PreconditionFailed(f"exchange '{command.name}' in vhost '{command.vhost}' is a topic's; delete the topic")
     if command.if_unused and topology.binding_count(command.vhost, command.name):
         raise PreconditionFailed(f"exchange '{command.name}' in vhost '{command.vhost}' in use")
     return cascade(topology, exchanges=[exchange])
@@ -64,6 +68,10 @@ def bind(topology: Topology, command: Bind) -> list[Change]:
 def unbind(topology: Topology, command: Unbind) -> list[Change]:
     """Delete a binding where it exists, and an auto-delete exchange with its last binding."""
     found = topology.bindings.get(binding_id(_binding(topology, command)))
+    if found is not None and (command.vhost, command.exchange) in topology.topics:
+        raise PreconditionFailed(
+            f"queue '{command.destination}' is a partition of topic '{command.exchange}'; delete the topic"
+        )
     return cascade(topology, bindings=[found]) if found is not None else []
 
 

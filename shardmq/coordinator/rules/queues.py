@@ -59,7 +59,7 @@ def declare_queue(topology: Topology, command: DeclareQueue, places: QueuePlacem
     else:
         check_name_free("queue", command.name)
     if not command.name.startswith(REPLY_QUEUES):  # clients do not declare those
-        _check_limit(topology, command, places)
+        check_limit(topology, command.vhost, f"queue '{command.name}'", 1, places)
     shard = places.of(command.vhost, command.name)
     queue = Queue(
         command.vhost,
@@ -79,6 +79,11 @@ def delete_queue(topology: Topology, command: DeleteQueue) -> list[Change]:
     queue = topology.queues.get((command.vhost, command.name))
     if queue is None or command.queue not in (0, queue.id):
         raise NotFound(f"no queue '{command.name}' in vhost '{command.vhost}'")
+    topic = topology.topic_of(queue.id)
+    if topic is not None:
+        raise PreconditionFailed(
+            f"queue '{queue.name}' in vhost '{queue.vhost}' is a partition of topic '{topic.name}'; delete the topic"
+        )
     return cascade(topology, queues=[queue])
 
 
@@ -95,13 +100,15 @@ def _check_stream(thing: str, command: DeclareQueue) -> None:
             raise PreconditionFailed(f"invalid property '{what}' for {thing}")
 
 
-def _check_limit(topology: Topology, command: DeclareQueue, places: QueuePlacement) -> None:
-    vhost = command.vhost
+def check_limit(topology: Topology, vhost: str, thing: str, count: int, places: QueuePlacement) -> None:
+    """Make sure that a virtual host may have so many queues more.
+
+    Raises:
+        PreconditionFailed: its limit would be passed by declaring `thing`.
+    """
     limit = topology.vhosts[vhost].limits.get("max-queues")
-    if limit is not None and topology.queue_count(vhost) + places.coming.get(vhost, 0) >= limit:
-        raise PreconditionFailed(
-            f"cannot declare queue '{command.name}': queue limit in vhost '{vhost}' ({limit}) is reached"
-        )
+    if limit is not None and topology.queue_count(vhost) + places.coming.get(vhost, 0) + count > limit:
+        raise PreconditionFailed(f"cannot declare {thing}: queue limit in vhost '{vhost}' ({limit}) is reached")
 
 
 def _comparable(queue: Queue | DeclareQueue) -> dict[str, Any]:

@@ -3,5 +3,6 @@
 coordinator.py      What the coordinator's handlers share.
 groups.py           One consumer group: members, partitions, who has which.
 pending_command.py  A command under way.
+turns.py            Commands that name the same thing, one after the other.
 transactions.py     Transaction numbers, committed names, deadlines.
 """

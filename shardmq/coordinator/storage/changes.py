@@ -26,6 +26,8 @@ from shardmq.topology.changes import (
     PermissionRemoved,
     QueueAdded,
     QueueRemoved,
+    TopicPut,
+    TopicRemoved,
     TransactionBegun,
     TransactionEnded,
     UserPut,
@@ -35,7 +37,7 @@ from shardmq.topology.changes import (
 )
 from shardmq.topology.entities import Binding
 
-ADDING: Final = (ExchangeAdded, QueueAdded, BindingAdded, UserPut, VhostPut, PermissionPut, TransactionBegun)
+ADDING: Final = (ExchangeAdded, QueueAdded, BindingAdded, UserPut, VhostPut, PermissionPut, TransactionBegun, TopicPut)
 """Changes that make the store larger."""
 
 
@@ -122,6 +124,12 @@ class ChangeWriter:
         assert self.shards, "a transaction ends for all shards, and `load` tells how many there are"
         self._transactions.end(batch, change, self.shards)
 
+    def _put_topic(self, batch: WriteBatch, change: TopicPut) -> None:
+        batch.put(b"topics", name_key(change.topic.vhost, change.topic.name), encode(change.topic))
+
+    def _remove_topic(self, batch: WriteBatch, change: TopicRemoved) -> None:
+        batch.delete(b"topics", name_key(change.vhost, change.name))
+
     def _tell_only(self, batch: WriteBatch, change: ConnectionClosed) -> None:
         """Write nothing: the gateways close the connection once."""
 
@@ -145,6 +153,8 @@ _WRITERS: Final[Mapping[type[Any], Callable[[ChangeWriter, WriteBatch, Any], Non
     ConnectionClosed: ChangeWriter._tell_only,
     TransactionBegun: ChangeWriter._begin_transaction,
     TransactionEnded: ChangeWriter._end_transaction,
+    TopicPut: ChangeWriter._put_topic,
+    TopicRemoved: ChangeWriter._remove_topic,
 }
 
 

@@ -32,7 +32,13 @@ from shardmq.storage.repair.findings import Finding
 from shardmq.storage.repair.repair import write_edits
 from shardmq.topology.entities import Queue
 
-_NAMES: Final = {b"exchanges": "exchange", b"queues": "queue", b"vhosts": "virtual host", b"users": "user"}
+_NAMES: Final = {
+    b"exchanges": "exchange",
+    b"queues": "queue",
+    b"vhosts": "virtual host",
+    b"users": "user",
+    b"topics": "topic",
+}
 
 _STATE: Final = NUMBERS[b"state"]
 

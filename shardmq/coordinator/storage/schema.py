@@ -6,6 +6,7 @@
     vhosts          vhost                       -> Vhost; nothing in rows of the first version
     users           name                        -> User
     permissions     user 0 vhost                -> Permission
+    topics          vhost 0 name                -> Topic
     tombstones      queue id, u64               -> shard, u32         deleted queues their shard has not dropped yet
     state           "next_queue"                -> u64
                     "boot"                      -> boot id of the last start
@@ -26,7 +27,7 @@
                                                                       that name
 
 Every value begins with a checksum, which is left out above. Stores of earlier versions get the databases of
-transactions when they are opened.
+transactions and topics when they are opened.
 
 `boot` is "" for what is durable. Anything else exists as long as the broker runs that has that boot id (from a start of
 `shardmq up` to its end, however often this process restarts). An exclusive queue is never durable: no connection
@@ -45,7 +46,7 @@ from shardmq.coordinator.rules.shard_identity import Member
 from shardmq.runtime.clock import ClockNote
 from shardmq.storage.checksums import sealed_row
 from shardmq.storage.engine import Bytes, Layout
-from shardmq.topology.entities import Binding, Exchange, OpenTransaction, Permission, Queue, User, Vhost
+from shardmq.topology.entities import Binding, Exchange, OpenTransaction, Permission, Queue, Topic, User, Vhost
 from shardmq.topology.topology import binding_id
 
 FORMAT: Final = b"shardmq-coordinator"
@@ -67,6 +68,7 @@ DATABASES: Final = (
     b"tombstones",
     b"state",
     *TRANSACTION_DATABASES,
+    b"topics",
 )
 
 NUMBERS: Final = {name: number for number, name in enumerate(DATABASES)}
@@ -121,6 +123,7 @@ decode_user = msgspec.msgpack.Decoder(User).decode
 decode_permission = msgspec.msgpack.Decoder(Permission).decode
 decode_members = msgspec.msgpack.Decoder(dict[int, Member]).decode
 decode_transaction = msgspec.msgpack.Decoder(OpenTransaction).decode
+decode_topic = msgspec.msgpack.Decoder(Topic).decode
 decode_attempts = msgspec.msgpack.Decoder(list[int]).decode
 decode_clock = msgspec.msgpack.Decoder(ClockNote).decode
 
@@ -132,6 +135,7 @@ DECODERS: Final[Mapping[bytes, Callable[[bytes], Any]]] = {
     b"permissions": decode_permission,
     b"transactions": decode_transaction,
     b"decisions": decode_attempts,
+    b"topics": decode_topic,
 }
 """How the rows of each database are read; those of the others are numbers and names."""
 

@@ -27,6 +27,7 @@ from shardmq.coordinator.storage.schema import (
     decode_members,
     decode_permission,
     decode_queue,
+    decode_topic,
     decode_user,
     decode_vhost,
     encode,
@@ -41,8 +42,9 @@ from shardmq.storage.lmdb_engine import LmdbEngine
 from shardmq.storage.store_copy import StoreCopy
 from shardmq.topology.cascade import cascade
 from shardmq.topology.changes import Change
-from shardmq.topology.entities import Binding, Exchange, Permission, Queue, User, Vhost
-from shardmq.topology.topology import Topology, TopologySnapshot
+from shardmq.topology.entities import Binding, Exchange, Permission, Queue, Topic, User, Vhost
+from shardmq.topology.snapshot import TopologySnapshot
+from shardmq.topology.topology import Topology
 
 CHANGE_BYTES: Final = 16 << 10
 """What a change that adds something takes at most for the pages it alters, while it is written."""
@@ -86,6 +88,7 @@ class _Contents:
     vhosts: list[Vhost]
     users: list[User]
     permissions: list[Permission]
+    topics: list[Topic]
     tombstones: dict[int, int]
     state: dict[bytes, bytes]
     transactions: RecoveredTransactions
@@ -294,6 +297,7 @@ class Store:
             [decode_vhost(value) if value else Vhost(key.decode()) for key, value in scan(b"vhosts")],
             [decode_user(value) for _, value in scan(b"users")],
             [decode_permission(value) for _, value in scan(b"permissions")],
+            [decode_topic(value) for _, value in scan(b"topics")],
             {number_of(key): number_of(value) for key, value in scan(b"tombstones")},
             dict(scan(b"state")),
             self._transactions.load(),
@@ -319,6 +323,7 @@ def _topology_of(found: _Contents) -> Topology:
             users=found.users,
             permissions=found.permissions,
             transactions=found.transactions.undecided,
+            topics=found.topics,
         )
     )
     return topology

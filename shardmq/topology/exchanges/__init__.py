@@ -6,6 +6,7 @@ fanout.py           Everything bound.
 topic.py            Wildcards, as a trie.
 headers.py          Headers equal to the binding's arguments, all or any.
 consistent_hash.py  One of the destinations, by a hash.
+partition.py        One of a topic's partitions: by the routing key, in turns, or by a header.
 """
 
 from typing import Final
@@ -15,6 +16,7 @@ from shardmq.topology.exchanges.direct import Direct
 from shardmq.topology.exchanges.exchange_type import BindingCounts, Destination, ExchangeType
 from shardmq.topology.exchanges.fanout import Fanout
 from shardmq.topology.exchanges.headers import Headers
+from shardmq.topology.exchanges.partition import Partition
 from shardmq.topology.exchanges.topic import Topic
 
 TYPES: Final[dict[str, type[ExchangeType]]] = {
@@ -23,6 +25,7 @@ TYPES: Final[dict[str, type[ExchangeType]]] = {
     "topic": Topic,
     "headers": Headers,
     "x-consistent-hash": ConsistentHash,
+    "x-partition": Partition,
 }
 """By the name clients declare them with."""
 
@@ -34,6 +37,7 @@ __all__ = [
     "ExchangeType",
     "Fanout",
     "Headers",
+    "Partition",
     "TYPES",
     "Topic",
 ]

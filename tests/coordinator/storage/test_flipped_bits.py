@@ -23,11 +23,12 @@ from shardmq.topology.changes import (
     PermissionPut,
     QueueAdded,
     QueueRemoved,
+    TopicPut,
     TransactionBegun,
     TransactionEnded,
     UserPut,
 )
-from shardmq.topology.entities import Binding, Exchange, OpenTransaction, Permission, Queue, User
+from shardmq.topology.entities import Binding, Exchange, OpenTransaction, Permission, Queue, Topic, User
 from tests.storage.flips import flipped, refusals
 
 LOG_BYTES = 256 << 10
@@ -51,6 +52,7 @@ def fill(folder: Path) -> None:
     changes += [QueueAdded(Queue("/", f"queue {number}", number + 1, number % 4)) for number in range(60)]
     changes += [BindingAdded(Binding("/", "exchange 1", f"queue {number}", "key")) for number in range(40)]
     write(changes, note=ClockNote("boot", 1, 2))
+    write([TopicPut(Topic("/", f"topic {number}", (number + 1,), {"x-max-age": "1h"})) for number in range(9)])
     write([QueueRemoved("/", f"queue {number}") for number in range(50, 55)])
     transactions = [OpenTransaction("/", f"x{number}", number, "anna", 1000, 50_000) for number in range(1, 30)]
     write([TransactionBegun(each) for each in transactions])

@@ -2,6 +2,7 @@
 
 request.py         What they have in common.
 topology.py        Exchanges, queues and bindings.
+topics.py          Topics.
 reads.py           Looking at a queue, and reserving its messages.
 consuming.py       What begins and changes consumers; calls that wait for an answer.
 offsets.py         Topics by the offsets of their messages.

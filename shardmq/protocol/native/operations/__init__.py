@@ -3,6 +3,7 @@
 fields.py          The base of operations, and the types of their fields.
 connection.py      Connections and channels: opening, closing, heartbeats, answers, blocked.
 topology.py        Exchanges, queues and bindings, and looking at them.
+topics.py          Topics: declared, deleted, extended, looked at.
 basic.py           Publishing, consuming, delivering, settling, confirms, returns.
 transaction.py     Transactions over any number of queues.
 reads.py           Reading a queue in parallel: slices, reads, reservations.

@@ -9,7 +9,16 @@ import msgspec
 
 from shardmq.errors import ProtocolError, ReplyCode
 from shardmq.protocol.native.frames import HEADER
-from shardmq.protocol.native.operations import administration, basic, connection, offsets, reads, topology, transaction
+from shardmq.protocol.native.operations import (
+    administration,
+    basic,
+    connection,
+    offsets,
+    reads,
+    topics,
+    topology,
+    transaction,
+)
 from shardmq.protocol.native.operations.connection import PROTOCOL_VERSION
 from shardmq.protocol.native.operations.fields import Operation
 
@@ -69,6 +78,10 @@ OPERATIONS: Final[dict[int, type[Operation]]] = {
     53: reads.ReservationEnd,
     54: administration.BackupBegin,
     55: administration.BackupLook,
+    56: topics.TopicDeclare,
+    57: topics.TopicDelete,
+    58: topics.TopicExtend,
+    59: topics.TopicInfo,
     60: offsets.TopicPull,
 }
 """Operations by the type of their frame. A number never changes its meaning."""

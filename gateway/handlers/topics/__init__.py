@@ -1,0 +1,4 @@
+"""Topics and the groups that read them.
+
+topics.py  Topics: permissions, then commands for the coordinator; what there is of one.
+"""

@@ -1,0 +1,66 @@
+"""Exchanges of topics: a message goes to one partition, chosen by its routing key, in turns, or by a header.
+
+The partitions are bound with their numbers as keys. With the partitioner "key", a message goes to the partition whose
+number is the hash of its routing key, modulo their count; the hash is that of consistent-hash exchanges. Adding
+partitions moves keys: what a key's messages went to before, stays there.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+from xxhash import xxh3_64_intdigest
+
+from shardmq.errors import PreconditionFailed
+from shardmq.message.properties import Properties
+from shardmq.topology.arguments import PARTITIONER
+from shardmq.topology.exchanges.exchange_type import NONE, Destination, ExchangeType
+
+PARTITION_HEADER: Final = "x-partition"
+"""The header of a message that names its partition, where the publisher chooses it."""
+
+
+class Partition(ExchangeType):
+    """The partitions of a topic, by number."""
+
+    __slots__ = ("_bound", "_by_number", "_partitioner")
+
+    def __init__(self, arguments: Mapping[str, Any] = NONE) -> None:
+        self._partitioner: str = arguments.get(PARTITIONER, "key")
+        self._bound: dict[int, Destination] = {}
+        self._by_number: list[Destination] | None = None  # arranged when a message needs it
+
+    def add(self, key: str, destination: Destination, arguments: dict[str, Any]) -> None:  # noqa: ARG002
+        self._bound[int(key)] = destination
+        self._by_number = None
+
+    def remove(self, key: str, destination: Destination, arguments: dict[str, Any]) -> None:  # noqa: ARG002
+        del self._bound[int(key)]
+        self._by_number = None
+
+    def match(self, routing_key: str, properties: Properties | None = None) -> Collection[Destination]:
+        partitions = self._by_number
+        if partitions is None:
+            partitions = self._by_number = [self._bound[number] for number in sorted(self._bound)]
+        if not partitions:
+            return ()
+        if self._partitioner == "explicit":
+            headers = properties.headers if properties is not None else None
+            number = (headers or NONE).get(PARTITION_HEADER)
+            return (partitions[number],) if type(number) is int and 0 <= number < len(partitions) else ()
+        return (partitions[xxh3_64_intdigest(routing_key.encode("utf-8", "surrogatepass")) % len(partitions)],)
+
+    def match_any(self, routing_keys: Sequence[str], properties: Properties | None = None) -> Collection[Destination]:
+        """The partition of a message, by its first routing key alone: one message, one partition."""
+        return self.match(routing_keys[0], properties)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._bound
+
+    @property
+    def needs_message(self) -> bool:
+        return self._partitioner == "explicit"
+
+    @staticmethod
+    def check_binding(key: str, arguments: Mapping[str, Any]) -> None:  # noqa: ARG004
+        raise PreconditionFailed(f"binding key '{key}': an x-partition exchange has the partitions of its topic alone")

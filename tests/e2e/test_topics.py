@@ -1,0 +1,125 @@
+"""Topics by the SDK: declared, extended, deleted, published to."""
+
+import pytest
+
+import shardmq
+from shardmq import errors
+
+from .traffic import PATIENCE_SECONDS, publish_all
+
+STREAM = {"x-queue-type": "stream"}
+
+
+def partition(channel: shardmq.Channel, name: str) -> list[bytes]:
+    """All that is in a partition."""
+    first = {"x-stream-offset": "first"}
+    count = channel.queue_declare(name, passive=True).messages
+    consumed = channel.consume(name, auto_ack=True, arguments=first, inactivity_timeout=PATIENCE_SECONDS)
+    found = [message.body for _, message in zip(range(count), consumed, strict=False)] if count else []
+    consumed.close()
+    return found
+
+
+def test_a_topic_has_a_queue_for_each_partition_an_exchange_and_their_bindings(
+    connection: shardmq.Connection, channel: shardmq.Channel
+) -> None:
+    channel.topic_declare("orders", 5, retention_ms=60_000, retention_bytes=10**9, retention_messages=10**6)
+    channel.topic_declare("orders", 5, retention_ms=60_000, retention_bytes=10**9, retention_messages=10**6)
+    info = channel.topic_info("orders")
+    queues = [row for row in connection.topology("queues") if row["name"].startswith("orders-")]
+    assert [row["queue"] for row in info["partitions"]] == [f"orders-{number}" for number in range(5)]
+    assert {row["name"] for row in queues} == {row["queue"] for row in info["partitions"]}
+    limits = {"x-max-age": "60s", "x-max-length-bytes": 10**9, "x-max-length": 10**6}
+    assert queues[0]["arguments"] == {**STREAM, **limits, "x-topic": "orders"}
+    per_shard = [sum(row["shard"] == shard for row in queues) for shard in {row["shard"] for row in queues}]
+    assert max(per_shard) - min(per_shard) <= 1
+    bindings = [row for row in connection.topology("bindings") if row["source"] == "orders"]
+    assert [(row["destination"], row["routing_key"]) for row in bindings] == [
+        (f"orders-{number}", str(number)) for number in range(5)
+    ]
+    assert connection.topology("topics") == [
+        {"name": "orders", "vhost": "/", "partitions": 5, "epoch": 1, "arguments": info["arguments"]}
+    ]
+    channel.topic_delete("orders")
+    assert connection.topology("topics") == []
+    assert not [row for row in connection.topology("queues") if row["name"].startswith("orders-")]
+    assert not [row for row in connection.topology("exchanges") if row["name"] == "orders"]
+
+
+def test_a_key_has_one_partition(channel: shardmq.Channel) -> None:
+    channel.topic_declare("keyed", 4)
+    with channel.publisher() as publisher:
+        for number in range(400):
+            publisher.publish("keyed", f"key-{number % 20}", b"%d" % number)
+    there = [partition(channel, f"keyed-{number}") for number in range(4)]
+    assert sum(map(len, there)) == 400
+    assert all(there)
+    for bodies in there:
+        assert [int(body) for body in bodies] == sorted(int(body) for body in bodies)
+    homes = [{int(body) % 20 for body in bodies} for bodies in there]
+    assert sum(map(len, homes)) == 20
+    channel.topic_delete("keyed")
+
+
+def test_a_topic_is_extended_and_never_reduced(channel: shardmq.Channel) -> None:
+    channel.topic_declare("grown", 2)
+    channel.topic_extend("grown", 6)
+    channel.topic_extend("grown", 6)
+    info = channel.topic_info("grown")
+    assert (len(info["partitions"]), info["epoch"]) == (6, 2)
+    with pytest.raises(errors.PreconditionFailed, match="added, never removed"):
+        channel.topic_extend("grown", 5)
+    publish_all(channel, "grown-5", [b"a"])
+    assert partition(channel, "grown-5") == [b"a"]
+    channel.topic_delete("grown")
+
+
+def test_parts_of_a_topic_are_not_deleted_by_themselves(channel: shardmq.Channel) -> None:
+    channel.topic_declare("whole", 2)
+    with pytest.raises(errors.PreconditionFailed, match="delete the topic"):
+        channel.queue_delete("whole-1")
+    with pytest.raises(errors.PreconditionFailed, match="delete the topic"):
+        channel.exchange_delete("whole")
+    with pytest.raises(errors.PreconditionFailed, match="delete the topic"):
+        channel.queue_unbind("whole-1", "whole", "1", {"x-stream-partition-order": 1})
+    with pytest.raises(errors.PreconditionFailed, match="partitions of its topic alone"):
+        channel.exchange_bind("amq.fanout", "whole", "7")
+    channel.topic_delete("whole")
+
+
+def test_names_of_others_are_refused(channel: shardmq.Channel) -> None:
+    channel.queue_declare("taken-1", durable=True, arguments=STREAM)
+    channel.exchange_declare("taken-exchange", durable=True)
+    with pytest.raises(errors.PreconditionFailed, match="there is queue 'taken-1', which is not the topic's"):
+        channel.topic_declare("taken", 2)
+    with pytest.raises(errors.PreconditionFailed, match="there is exchange 'taken-exchange'"):
+        channel.topic_declare("taken-exchange", 2)
+    channel.topic_declare("taken", 1)
+    with pytest.raises(errors.PreconditionFailed, match="there is queue 'taken-1'"):
+        channel.topic_extend("taken", 2)
+    with pytest.raises(errors.PreconditionFailed, match="inequivalent arg 'partitions'"):
+        channel.topic_declare("taken", 2)
+    with pytest.raises(errors.PreconditionFailed, match="inequivalent arg 'x-max-age'"):
+        channel.topic_declare("taken", 1, retention_ms=1000)
+    with pytest.raises(errors.PreconditionFailed, match="declare a topic"):
+        channel.exchange_declare("another", "x-partition", durable=True)
+    with pytest.raises(errors.NotFound):
+        channel.topic_info("nothing")
+    channel.topic_delete("taken")
+    channel.queue_delete("taken-1")
+    channel.exchange_delete("taken-exchange")
+
+
+def test_a_topic_in_use_is_kept_if_unused_is_asked_for(channel: shardmq.Channel) -> None:
+    channel.topic_declare("used", 3)
+    consumer = channel.consume("used-2", inactivity_timeout=0.2)
+    assert list(consumer) == []
+    tag = channel.basic_consume("used-2", lambda *_: None)
+    with pytest.raises(errors.PreconditionFailed, match="in use"):
+        channel.topic_delete("used", if_unused=True)
+    publish_all(channel, "used-0", [b"a"])  # those that had agreed are as they were
+    assert partition(channel, "used-0") == [b"a"]
+    channel.basic_cancel(tag)
+    channel.topic_delete("used", if_unused=True)
+    with pytest.raises(errors.NotFound):
+        channel.topic_info("used")
