@@ -86,11 +86,17 @@ class GatewayLoop:
         retuned, state.retuned = state.retuned, []
         for channel in retuned:
             channel.retune()
+        following: list[ShardLink] = []
         for link in state.links:
-            self._flush(link)
+            if link.may_follow:
+                following.append(link)
+            else:
+                self._flush(link)
         writers, state.writers = state.writers, []
         for writer in writers:
             writer.flush()
+        for link in following:
+            self._flush(link)
         self._flush(state.coordinator)  # last: a client that declared waits, and not for the coordinator to hear of it
 
     def _flush(self, link: ShardLink | CoordinatorLink) -> None:

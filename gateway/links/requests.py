@@ -126,6 +126,12 @@ class Requests:
         """Note that what came with answers was taken in, too: deliveries of the same pass stand behind them."""
         self._handled = self._answered
 
+    def pass_over_newest(self) -> None:
+        """Note that what was posted last has no effect that comes back: a shard that was quiet before is so still."""
+        before = self._dialer.posted - 1
+        self._handled += self._handled == before
+        self._answered += self._answered == before
+
     def tick(self, now: float) -> None:
         """Give up requests whose time is over, and ask again for what came too early."""
         late = [number for number, asked in self._asked.items() if asked.deadline < now]

@@ -70,6 +70,7 @@ class ShardLink:
         ask: sends a request; `Requests.ask`.
         confirms: publishes on their way to it.
         on_dead_letter: takes in dead letters; it is set before any come.
+        may_follow: whether clients are written to before the shard: what it is sent they were answered already.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class ShardLink:
         self.dialer = dialer
         self.name = name
         self.life = 0
-        self.knows_all = False
+        self.knows_all = self.may_follow = False
         confirms = self.confirms = PublishWindow(dialer, name, exists, stamp)
         self.publish, self.publish_planned = confirms.add, confirms.add_planned
         self.publish_numbered = confirms.add_numbered
@@ -129,6 +130,7 @@ class ShardLink:
         self.confirms.close_batches()
         self._post_settlements()
         self._is_urgent = True
+        self.may_follow = False
         self._changed()
 
     @property
@@ -180,7 +182,9 @@ class ShardLink:
             return False  # deliveries of what was published and acknowledged before come before the answer
         if consumer.queue in [other.queue for other in self._exclusive]:
             return False
+        is_first = not self.dialer.has_posted
         self.start(consumer, self._resumed(consumer), FOREVER)
+        self.may_follow = is_first
         return True
 
     def get(self, consumer: Consumer, auto_ack: bool, room: int, reply: Reply) -> None:
@@ -205,12 +209,17 @@ class ShardLink:
         """Forget a consumer; what it holds is requeued, or put back as it was, where its client has seen none of it."""
         if self._consumers.pop(consumer.number, None) is None:
             return
+        is_empty = consumer.is_plain and not consumer.running and not consumer.unacked
+        is_first = not self.dialer.has_posted
         consumer.running = False
         self._exclusive.discard(consumer)
         self.confirms.close_batches()
         self._forget_loans(consumer)
         self._post_settlements()
         self.dialer.post(Release(consumer.number, is_unseen))
+        if self.knows_all and (is_unseen or is_empty):  # the shard takes back what nobody saw, or nothing
+            self._requests.pass_over_newest()
+            self.may_follow = is_unseen and is_first
         self._changed()
 
     def settle(self, consumer: Consumer, start: int, end: int) -> None:
@@ -287,7 +296,7 @@ class ShardLink:
         is_due = self.confirms.growing or self._touched or self.dialer.has_posted
         if not is_due or (self.confirms.may_gather and not self._is_urgent):
             return False
-        self._is_urgent = False
+        self._is_urgent = self.may_follow = False
         self.confirms.send()
         if self._touched:
             self._post_settlements()

@@ -174,6 +174,37 @@ def test_a_consumer_that_settled_all_it_saw_ends_at_once_and_gets_nothing_more(s
         assert not said_by(stage, client, Nack)
 
 
+def test_consumers_end_at_once_one_after_the_other(start_stage: StartStage) -> None:
+    stage = alone(start_stage)
+    with RawClient(stage).open() as client:
+        for request, tag in enumerate("abc", 10):
+            client.send(BasicConsume(request, 1, "q", tag))
+            assert isinstance(client.receive(), Ok)
+            stage.say(0, Answer(stage.request(stage.expect(0, Consume)), None))
+        client.send(BasicGet(4, 1, "q"))  # the shard has carried out all before it
+        stage.say(0, Answer(stage.request(stage.expect(0, Get)), None))
+        assert isinstance(client.receive(), Ok)
+        for request, tag in enumerate("abc", 20):
+            client.send(BasicCancel(request, 1, tag))
+            assert isinstance(client.receive(), Ok)
+        assert not said_by(stage, client, Cancel)
+
+
+def test_a_consumer_ends_at_once_after_one_for_which_the_shard_was_asked(start_stage: StartStage) -> None:
+    stage = alone(start_stage)
+    with RawClient(stage).open() as client:
+        for request, tag in enumerate("ab", 10):
+            client.send(BasicConsume(request, 1, "q", tag))
+            assert isinstance(client.receive(), Ok)
+            asked = stage.request(stage.expect(0, Consume))
+        client.send(BasicCancel(20, 1, "a"))  # the shard has not said that they run
+        stage.say(0, Answer(asked, None), Answer(stage.request(stage.expect(0, Cancel)), None))
+        assert isinstance(client.receive(), Ok)
+        client.send(BasicCancel(21, 1, "b"))
+        assert isinstance(client.receive(), Ok)
+        assert said_by(stage, client, Cancel) == []
+
+
 def test_a_consumer_whose_acks_are_on_their_way_ends_when_the_shard_says_so(start_stage: StartStage) -> None:
     stage = alone(start_stage)
     with RawClient(stage).open() as client:
