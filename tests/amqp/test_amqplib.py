@@ -23,6 +23,8 @@ PROGRAM = Path(__file__).parent / "programs" / "amqplib.js"
         "mistakesAreErrorEventsOfTheirChannel",
         "aConsumerIsToldOfItsQueuesEnd",
         "repliesComeDirectly",
+        "streamsAreReadFromAnywhere",
+        "whatStreamsRefuseIsAnErrorOfItsChannel",
         "graveMistakesAreErrorEventsOfTheConnection",
     ],
 )

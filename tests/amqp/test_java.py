@@ -53,6 +53,9 @@ def outcomes(
         "channel errors",
         "connection errors",
         "cancellation",
+        "streams",
+        "stream errors",
+        "super streams",
     ],
 )
 def test_what_java_programs_do(outcomes: dict[str, str], scenario: str) -> None:

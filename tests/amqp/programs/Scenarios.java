@@ -49,6 +49,9 @@ public class Scenarios {
         SCENARIOS.put("channel errors", Scenarios::channelErrors);
         SCENARIOS.put("connection errors", Scenarios::connectionErrors);
         SCENARIOS.put("cancellation", Scenarios::cancellation);
+        SCENARIOS.put("streams", Scenarios::streams);
+        SCENARIOS.put("stream errors", Scenarios::streamErrors);
+        SCENARIOS.put("super streams", Scenarios::superStreams);
     }
 
     public static void main(String[] arguments) throws Exception {
@@ -228,6 +231,115 @@ public class Scenarios {
         channel.basicConsume(queue, (tag, delivery) -> { }, tag -> cancelled.countDown());
         connection.createChannel().queueDelete(queue);
         same(true, cancelled.await(SECONDS, TimeUnit.SECONDS));
+    }
+
+    // --- streams ----------------------------------------------------------------------------------------------------
+
+    private static void streams(Connection connection) throws Exception {
+        Channel channel = stream(connection, "java.stream");
+        for (Object from : new Object[] {"first", 0, -5L, new Date(0), "1h"})
+            same(offsets(0, 100, 1), read(connection, "java.stream", 100, Map.of("x-stream-offset", from)));
+        same(offsets(90, 100, 1), read(connection, "java.stream", 10, Map.of("x-stream-offset", 90L)));
+        same(offsets(1, 100, 2),
+            read(connection, "java.stream", 50, Map.of("x-stream-offset", "first", "x-stream-filter", List.of("odd"))));
+        BlockingQueue<Long> coming = new LinkedBlockingQueue<>();
+        Channel reading = connection.createChannel();
+        reading.basicQos(1);
+        reading.basicConsume("java.stream", false, (tag, message) -> {
+            coming.add((Long) message.getProperties().getHeaders().get("x-stream-offset"));
+            reading.basicAck(message.getEnvelope().getDeliveryTag(), false);
+        }, tag -> { });
+        channel.basicPublish("", "java.stream", null, bytes(100));
+        same(100L, coming.poll(SECONDS, TimeUnit.SECONDS));
+        same(List.of(100L), read(connection, "java.stream", 1, Map.of("x-stream-offset", "last")));
+        same(101L, channel.messageCount("java.stream"));
+        channel.queueDelete("java.stream");
+    }
+
+    private static void streamErrors(Connection connection) throws Exception {
+        stream(connection, "java.stream.errors");
+        same("406 PRECONDITION_FAILED - consumer prefetch count is not set for stream queue 'java.stream.errors' in vhost '/'",
+            refusal(connection, channel -> channel.basicConsume("java.stream.errors", (tag, message) -> { }, tag -> { })));
+        same(406, Integer.parseInt(refusal(connection, channel -> {
+            channel.basicQos(1);
+            channel.basicConsume("java.stream.errors", false, Map.of("x-stream-offset", "begin"), (tag, message) -> { },
+                tag -> { });
+        }).substring(0, 3)));
+        same("406 PRECONDITION_FAILED - invalid arg 'x-max-priority' for queue 'java.e' in vhost '/' of queue type "
+            + "rabbit_stream_queue", refusal(connection, channel -> channel.queueDeclare("java.e", true, false, false,
+                Map.of("x-queue-type", "stream", "x-max-priority", 5))));
+        connection.createChannel().queueDelete("java.stream.errors");
+    }
+
+    /** As {@code rabbitmq-streams add_super_stream} makes one. */
+    private static void superStreams(Connection connection) throws Exception {
+        Channel channel = connection.createChannel();
+        channel.exchangeDeclare("java.super", "direct", true, false, Map.of("x-super-stream", true));
+        for (int partition = 0; partition < 3; partition++) {
+            stream(connection, "java.super-" + partition);
+            channel.queueBind("java.super-" + partition, "java.super", "" + partition,
+                Map.of("x-stream-partition-order", partition));
+        }
+        channel.confirmSelect();
+        for (int number = 0; number < 30; number++)
+            channel.basicPublish("java.super", "" + number % 3, null, bytes(number));
+        channel.waitForConfirmsOrDie(SECONDS * 1000L);
+        for (int partition = 0; partition < 3; partition++) {
+            Map<String, Object> from = Map.of("x-stream-offset", 100);
+            same(offsets(100, 110, 1), read(connection, "java.super-" + partition, 10, from));
+            channel.queueDelete("java.super-" + partition);
+        }
+        channel.exchangeDelete("java.super");
+    }
+
+    /** A stream with a hundred messages, every other one tagged "odd". */
+    private static Channel stream(Connection connection, String name) throws Exception {
+        Channel channel = connection.createChannel();
+        channel.queueDeclare(name, true, false, false, Map.of("x-queue-type", "stream", "x-max-age", "7D"));
+        channel.confirmSelect();
+        for (int number = 0; number < 100; number++) {
+            Map<String, Object> tag = Map.of("x-stream-filter-value", number % 2 == 0 ? "even" : "odd");
+            channel.basicPublish("", name, new AMQP.BasicProperties.Builder().headers(tag).build(), bytes(number));
+        }
+        channel.waitForConfirmsOrDie(SECONDS * 1000L);
+        return channel;
+    }
+
+    /** The offsets of the first messages that a reader gets. */
+    private static List<Long> read(Connection connection, String name, int count, Map<String, Object> arguments)
+        throws Exception {
+        Channel channel = connection.createChannel();
+        BlockingQueue<Long> came = new LinkedBlockingQueue<>();
+        channel.basicQos(10);
+        channel.basicConsume(name, false, arguments, (tag, message) -> {
+            channel.basicAck(message.getEnvelope().getDeliveryTag(), false);
+            came.add((Long) message.getProperties().getHeaders().get("x-stream-offset"));
+        }, tag -> { });
+        List<Long> found = new ArrayList<>();
+        while (found.size() < count) found.add(came.poll(SECONDS, TimeUnit.SECONDS));
+        channel.close();
+        return found;
+    }
+
+    private static List<Long> offsets(long start, long end, long step) {
+        List<Long> all = new ArrayList<>();
+        for (long offset = start; offset < end; offset += step) all.add(offset);
+        return all;
+    }
+
+    private interface Attempt {
+        void on(Channel channel) throws Exception;
+    }
+
+    /** What the broker closes a channel with. */
+    private static String refusal(Connection connection, Attempt attempt) throws Exception {
+        try {
+            attempt.on(connection.createChannel());
+        } catch (IOException refused) {
+            AMQP.Channel.Close close = (AMQP.Channel.Close) ((ShutdownSignalException) refused.getCause()).getReason();
+            return close.getReplyCode() + " " + close.getReplyText();
+        }
+        throw new AssertionError("it is not refused");
     }
 
     // --- errors -----------------------------------------------------------------------------------------------------

@@ -25,6 +25,18 @@ async function consume(channel, queue, count, take, options = {}) {
 
 const numbers = (count) => Array.from({ length: count }, (_, number) => String(number));
 
+/** A channel, and a stream with a hundred messages, every other one tagged "odd". */
+async function stream(connection, name) {
+  const channel = await connection.createConfirmChannel();
+  await channel.assertQueue(name, { durable: true, arguments: { 'x-queue-type': 'stream', 'x-max-age': '7D' } });
+  for (const number of numbers(100)) {
+    const headers = { 'x-stream-filter-value': Number(number) % 2 ? 'odd' : 'even' };
+    channel.sendToQueue(name, Buffer.from(number), { headers });
+  }
+  await channel.waitForConfirms();
+  return channel;
+}
+
 const scenarios = {
   async confirmsAndConsumers(connection) {
     const channel = await connection.createConfirmChannel();
@@ -130,6 +142,56 @@ const scenarios = {
     client.sendToQueue(queue, Buffer.from('hello'), { replyTo: 'amq.rabbitmq.reply-to', correlationId: '7' });
     const { content, properties } = await reply;
     assert.deepStrictEqual([content.toString(), properties.correlationId], ['re: hello', '7']);
+  },
+
+  async streamsAreReadFromAnywhere(connection) {
+    const channel = await stream(connection, 'node.stream');
+    const read = async (count, from, more = {}) => {
+      const reading = await connection.createChannel();
+      await reading.prefetch(10);
+      const offsets = [];
+      await consume(reading, 'node.stream', count, (message) => {
+        offsets.push(message.properties.headers['x-stream-offset']);
+        reading.ack(message);
+      }, { arguments: { 'x-stream-offset': from, ...more } });
+      await reading.close();
+      return offsets;
+    };
+    const all = numbers(100).map(Number);
+    for (const from of ['first', 0, { '!': 'timestamp', value: 0 }, '1h']) {
+      assert.deepStrictEqual(await read(100, from), all);
+    }
+    assert.deepStrictEqual(await read(10, 90), all.slice(90));
+    const odd = all.filter((number) => number % 2);
+    assert.deepStrictEqual(await read(50, 'first', { 'x-stream-filter': 'odd' }), odd);
+    assert.deepStrictEqual(await read(50, 'first', { 'x-stream-filter': ['odd', 'none'] }), odd);
+    const following = await connection.createChannel();
+    await following.prefetch(1);
+    const next = new Promise((resolve) => { following.consume('node.stream', resolve); });
+    await following.checkQueue('node.stream'); // answered behind the consumer
+    channel.sendToQueue('node.stream', Buffer.from('100'));
+    assert.strictEqual((await next).properties.headers['x-stream-offset'], 100);
+    assert.deepStrictEqual(await read(1, 'last'), [100]);
+    assert.strictEqual((await channel.checkQueue('node.stream')).messageCount, 101);
+    await channel.deleteQueue('node.stream');
+  },
+
+  async whatStreamsRefuseIsAnErrorOfItsChannel(connection) {
+    const channel = await stream(connection, 'node.refusing');
+    const refused = async (attempt) => {
+      const trying = await connection.createChannel();
+      const failed = once(trying, 'error');
+      await assert.rejects(attempt(trying));
+      return (await failed)[0];
+    };
+    const unlimited = await refused((trying) => trying.consume('node.refusing', () => {}));
+    assert.match(unlimited.message, /406 .*consumer prefetch count is not set for stream queue 'node.refusing' in vhost '\/'/);
+    const odd = await refused(async (trying) => {
+      await trying.prefetch(1);
+      await trying.consume('node.refusing', () => {}, { arguments: { 'x-stream-offset': 'begin' } });
+    });
+    assert.match(odd.message, /406 .*x-stream-offset/);
+    await channel.deleteQueue('node.refusing');
   },
 
   async graveMistakesAreErrorEventsOfTheConnection(connection) {
