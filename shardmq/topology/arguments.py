@@ -105,7 +105,7 @@ STREAM_ARGUMENTS: Final[Mapping[str, Check]] = {
     "x-max-length-bytes": integer(0, LENGTH_MAX),
     "x-max-age": age,
     "x-stream-max-segment-size-bytes": integer(0, SEGMENT_BYTES_MAX),  # segments have a size of their own here
-    "x-stream-filter-size-bytes": integer(16, 255),  # filters are exact here
+    "x-stream-filter-size-bytes": integer(16, 255),
     "x-initial-cluster-size": integer(1, LENGTH_MAX),
     "x-queue-leader-locator": text,
     "x-queue-mode": one_of("default", "lazy"),  # says nothing, as in RabbitMQ
@@ -252,6 +252,7 @@ class QueueArguments(msgspec.Struct, frozen=True):
         timeout_dead_letters: whether overdue deliveries are dead-lettered and not requeued
             (x-consumer-timeout-action).
         max_age_ms: how old messages of a stream may be (x-max-age).
+        filter_size_bytes: of the summary of tags that each segment of a stream has (x-stream-filter-size-bytes).
     """
 
     ttl_ms: int | None = None
@@ -267,6 +268,7 @@ class QueueArguments(msgspec.Struct, frozen=True):
     consumer_timeout_ms: int | None = None
     timeout_dead_letters: bool = False
     max_age_ms: int | None = None
+    filter_size_bytes: int | None = None
 
     @staticmethod
     def of(arguments: Mapping[str, Any]) -> "QueueArguments":
@@ -277,6 +279,7 @@ class QueueArguments(msgspec.Struct, frozen=True):
             max_length=arguments.get("x-max-length"),
             max_length_bytes=arguments.get("x-max-length-bytes"),
             max_age_ms=age_ms(arguments.get("x-max-age", "")),
+            filter_size_bytes=arguments.get("x-stream-filter-size-bytes"),
             overflow=arguments.get("x-overflow", "drop-head"),
             max_priority=arguments.get("x-max-priority"),
             single_active_consumer=arguments.get("x-single-active-consumer", False),

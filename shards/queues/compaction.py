@@ -20,6 +20,7 @@ from shardmq.shards.segments.delivery_counts import DeliveryCounts
 from shardmq.shards.segments.segment import SEGMENT_BYTES, NumberedBatch, Segment, body_sizes
 from shardmq.shards.segments.shared_batch import SharedBatch, shared_batch
 from shardmq.shards.segments.slicer import BatchSlicer
+from shardmq.shards.segments.tag_summary import union
 from shardmq.shards.segments.timed_segment import TimedSegment
 from shardmq.shards.storage.write_buffer import Compactable, WriteBuffer
 
@@ -143,6 +144,7 @@ class Compactor:
             live += batches if segment.gone is None else self._living(segment, batches)
         new = _pack(old[0], _joined(live), self._buffer.now)
         _carry_counts(old, new)
+        _carry_tags(old, new)
         subqueue.replace(start, stop, new)
         return len(new)
 
@@ -229,3 +231,10 @@ def _carry_counts(old: list[Segment], new: list[Segment]) -> None:
         for segment in new:
             counted = [piece for piece in counts.pieces(segment.first, segment.end) if piece[2]]
             segment.counts = DeliveryCounts(counted) if counted else None
+
+
+def _carry_tags(old: list[Segment], new: list[Segment]) -> None:
+    tags = union(segment.tags if isinstance(segment, TimedSegment) else None for segment in old)
+    for segment in new:
+        if isinstance(segment, TimedSegment):
+            segment.tags = tags

@@ -8,6 +8,7 @@ index_entry.py      A segment's entry in the index.
 reference_counts.py How many segments refer to each shared body.
 segment.py          Segments: the unit in which messages are stored, read back and deleted.
 shared_batch.py     Batches whose records are stored once for several queues.
+tag_summary.py      About which tags the messages of a segment have: a Bloom filter.
 timed_segment.py    Segments of partitions, which know when their messages came.
 slicer.py           Cutting record batches by message.
 steps.py            Work that is carried out in steps, with what each step counts for.

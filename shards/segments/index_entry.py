@@ -16,7 +16,8 @@ PLACE: Final = Struct(">QQ")
 LENGTH: Final = Struct(">I")
 REFERRING: Final = 1 << 31
 TIMED: Final = 1 << 30
-COUNT: Final = TIMED - 1
+TAGGED: Final = 1 << 29
+COUNT: Final = TAGGED - 1
 """Of an index entry's count."""
 CAN_EXPIRE: Final = 1 << 31
 BODIES: Final = 1 << 30
@@ -38,6 +39,7 @@ def extent_of(segment: Segment) -> bytes:
     MORTAL    a message in it brought a time to live
     BODIES    bytes of its bodies u64 follow
     TIMED     (of the count) times of the first and of the last message u64 u64 follow: it is a partition's
+    TAGGED    (of the count) length u8 and a summary of tags (tag_summary.py) follow
     REFERRING (of the count) length u32 and msgpack [[start, end], ...] follow: the shared bodies it refers to
     COUNTED   msgpack [[[start, end], ...], [[start, end, count], ...]]: what is gone, what was delivered in vain
               without it: msgpack [[start, end], ...]: what is gone
@@ -59,6 +61,9 @@ def extent_of(segment: Segment) -> bytes:
         ranges = LENGTH.pack(len(shared)) + shared + ranges
     if type(segment) is TimedSegment:
         count |= TIMED
+        if segment.tags is not None:
+            count |= TAGGED
+            ranges = bytes((len(segment.tags),)) + segment.tags + ranges
         ranges = PLACE.pack(segment.first_ms, segment.last_ms) + ranges
     return EXTENT.pack(segment.end, count, flags) + ranges
 
@@ -76,6 +81,8 @@ def segment_of(key: bytes, content: bytes) -> Segment:
     if count & TIMED:
         segment = timed = TimedSegment(queue, first, durable=True, born=0.0)
         (timed.first_ms, timed.last_ms), rest = PLACE.unpack(rest[: PLACE.size]), rest[PLACE.size :]
+        if count & TAGGED:
+            timed.tags, rest = rest[1 : 1 + rest[0]], rest[1 + rest[0] :]
     segment.end, segment.count = end, count & COUNT
     if count & REFERRING:
         end = LENGTH.size + LENGTH.unpack_from(rest)[0]

@@ -1,4 +1,4 @@
-"""Segments of partitions, which know when their messages came: a time is found without reading bodies."""
+"""Segments of partitions, which know when their messages came, and about their tags: readers look for both there."""
 
 from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.segments.segment import Segment
@@ -10,13 +10,15 @@ class TimedSegment(Segment):
     Attributes:
         first_ms: when its first message came, ms since 1970.
         last_ms: when its last message came.
+        tags: a summary of its messages' tags (tag_summary.py); None where they were not looked at.
     """
 
-    __slots__ = ("first_ms", "last_ms")
+    __slots__ = ("first_ms", "last_ms", "tags")
 
     def __init__(self, queue: int, first: int, durable: bool, born: float) -> None:
         super().__init__(queue, first, durable, born)
         self.first_ms = self.last_ms = 0
+        self.tags: bytes | None = None
 
     def cover(self, batch: RecordBatch) -> None:
         """Note the time of a batch that is added."""

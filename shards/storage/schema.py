@@ -35,7 +35,8 @@ of the index, those of staged are those of stages, those of shared are in the in
 checksum before the body's.
 
 The first version had checksums of bodies alone, which did not cover the key. Such bodies are read as they are. The
-first two had no shared bodies, and no version before the seventh has segments of partitions.
+first two had no shared bodies, no version before the seventh has segments of partitions, and none
+before the eighth summaries of their tags.
 
 All numbers are big-endian, so keys lie in order. A start reads the index and never a body: bodies are apart from it
 because LMDB's Python binding touches every page of a value it passes, wanted or not.

@@ -1,6 +1,7 @@
 """Partitions: logs whose messages stay, read again from any offset by any number of readers.
 
 partition.py       One partition: a queue whose messages are numbered and kept until retention drops them.
+kept_messages.py   What consumers do with a queue's messages, of which a partition does nothing.
 cursor.py          Where one reader is in a partition, and which messages it wants.
 shared_reading.py  What several readers of a partition get, put together once for all of them.
 tag_filter.py      Which messages a reader wants, by their tags.

@@ -114,12 +114,17 @@ class FilteredCursor(Cursor):
         return super().take(min(limit, self.ready), room, alone)
 
     def _scan(self, start: int) -> None:
-        """Look through what follows, up to a batch with messages that are wanted."""
+        """Look through what follows, up to a segment with messages that are wanted."""
+        partition, tags, left = self._partition, self._tags, SCAN_BYTES
         self._seen = start
-        if start < self._partition.next:
-            for first, batch in self._partition.read([(start, self._partition.next)], SCAN_BYTES):
-                self._runs.extend(self._tags.wanted(first, batch))
+        while left > 0 and not self._runs:
+            self._seen, batches = partition.look_through(self._seen, tags, left)
+            if not batches:
+                break
+            for first, batch in batches:
+                self._runs.extend(tags.wanted(first, batch))
                 self._seen = first + batch.count
+                left -= len(batch.records)
 
 
 def out_of_range(partition: Partition, offset: int) -> OffsetOutOfRange:

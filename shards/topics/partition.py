@@ -20,16 +20,18 @@ from shardmq.message.record_batch import RecordBatch
 from shardmq.runtime.clock import SteadyClock
 from shardmq.shards.queues.dead_letter_outbox import DeadLetterOutbox
 from shardmq.shards.queues.delivery import ALL_BATCHES, Delivery
-from shardmq.shards.queues.segment_log import MERGE_SEGMENTS, SegmentLog
+from shardmq.shards.queues.segment_log import MERGE_SEGMENTS
 from shardmq.shards.queues.subqueue import Subqueue
 from shardmq.shards.segments.segment import SEGMENT_BYTES, NumberedBatch, Ranges, Segment, place_of
 from shardmq.shards.segments.shared_batch import SharedBatch, shared_batch
-from shardmq.shards.segments.steps import Steps
+from shardmq.shards.segments.tag_summary import SUMMARY_BYTES, seems_tagged, summary_of, tags_in
 from shardmq.shards.segments.timed_segment import TimedSegment
 from shardmq.shards.storage.recovery import NOTHING_STORED, RecoveredQueue
 from shardmq.shards.storage.write_buffer import WriteBuffer
+from shardmq.shards.topics.kept_messages import KeptMessages
 from shardmq.shards.topics.retention import Retention
 from shardmq.shards.topics.shared_reading import read_shared
+from shardmq.shards.topics.tag_filter import TagFilter
 from shardmq.topology.arguments import QueueArguments
 from shardmq.topology.entities import Queue as Declared
 
@@ -37,7 +39,7 @@ PEEK_BYTES: Final = 4 << 20
 """Bytes of messages that one look shows."""
 
 
-class Partition(SegmentLog):
+class Partition(KeptMessages):
     """A partition (`queue.Queue`).
 
     Args:
@@ -205,6 +207,35 @@ class Partition(SegmentLog):
                 return pieces
         return self.read([(start, end)], room, alone)
 
+    def look_through(self, start: int, tags: TagFilter, room: int) -> tuple[int, list[NumberedBatch]]:
+        """Return messages from `start` on that may have some tags: of one segment, and as many as take `room` bytes.
+
+        Returns:
+            The offset of the first of them, and themselves; segments without such tags are left out.
+
+        Raises:
+            RowDamaged: a segment that had to be read is not what was written.
+        """
+        segments, place = self._segments, self.index.place(start)
+        skipped = place
+        while skipped < len(segments) and not tags.may_want(segments[skipped].tags):
+            skipped += 1
+        if skipped == len(segments):
+            return self.next, []
+        segment = segments[skipped]
+        start = max(start, segment.first)
+        batches = self.read([(start, segment.end)], room)
+        last, batch = batches[-1]
+        is_whole = start == segment.first and last + batch.count == segment.end
+        if segment.tags is None and is_whole and segment is not self._open:
+            self._summarize(segment, batches)
+            self._buffer.change(segment)
+        return start, batches
+
+    def _summarize(self, segment: TimedSegment, batches: list[NumberedBatch]) -> None:
+        tags = set[bytes]().union(*[tags_in(batch) for _, batch in batches])
+        segment.tags = summary_of(tags, self.arguments.filter_size_bytes or SUMMARY_BYTES)
+
     def size_at(self, offset: int) -> int:
         """Return the bytes of the message at an offset."""
         batches = self._buffer.batches(self.index.segments[self.index.place(offset)])
@@ -237,66 +268,6 @@ class Partition(SegmentLog):
         segment = self.index.segments[self.index.place(number)]
         return segment.end, segment.bytes // segment.count
 
-    def take(self, _limit: int, _room: int, alone: bool) -> list[Delivery]:  # noqa: ARG002  (of every queue)
-        """Take nothing: messages stay.
-
-        Raises:
-            AssertionError: always; what would take messages of a partition is refused before.
-        """
-        raise AssertionError(f"messages are taken from partition '{self.declared.name}', which are to stay")
-
-    def stored_bytes(self) -> int:
-        """Return 0: no message is the next one for all."""
-        return 0
-
-    def head_bytes(self) -> int:
-        """Return 0: no message is the next one for all."""
-        return 0
-
-    def settle(self, ranges: Ranges) -> None:
-        """Leave messages where they are: who acknowledges has credit again, which is all that it means here."""
-
-    def requeue(self, ranges: Ranges) -> None:
-        """Leave messages where they are; as in RabbitMQ's streams, they do not come again to this reader."""
-
-    def reject(self, ranges: Ranges) -> None:
-        """Leave messages where they are."""
-
-    def time_out(self, ranges: Ranges) -> None:
-        """Leave messages where they are."""
-
-    def delay_return(self, _ranges: Ranges) -> Ranges:
-        """Leave messages where they are; none waits for a time."""
-        return []
-
-    def end_delay(self, ranges: Ranges) -> None:
-        """Leave messages where they are."""
-
-    def release(self, ranges: Ranges) -> None:
-        """Leave messages where they are."""
-
-    def settle_reserved(self, ranges: Ranges) -> None:
-        """Leave messages where they are."""
-
-    def reserve(self, _count: int) -> Ranges:
-        """Reserve nothing: messages stay.
-
-        Raises:
-            AssertionError: always; it is refused before.
-        """
-        raise AssertionError(f"messages of partition '{self.declared.name}' are reserved, which are to stay")
-
-    def put_back(self, ranges: Ranges, fresh_from: int) -> None:
-        """Leave messages where they are; the reader that has not seen them is gone."""
-
-    def purge(self) -> tuple[int, Steps]:
-        """Remove nothing: messages stay.
-
-        Raises:
-            AssertionError: always; it is refused before.
-        """
-        raise AssertionError(f"partition '{self.declared.name}' is purged, whose messages are to stay")
-
     def expire(self, now_ms: int, _batches_max: int = ALL_BATCHES) -> None:
         """Drop segments that are too old or too much."""
         for _ in range(self._retention.surplus(self._segments, self.bytes, now_ms)):
@@ -308,18 +279,16 @@ class Partition(SegmentLog):
         """Drop segments that are too old or too much."""
         self.expire(self._clock.now_ms())
 
-    def trim(self) -> None:
-        """Leave messages where they are; `seal` drops what is too much."""
-
     def seal(self) -> None:
         """End a pass: what comes next goes into another segment."""
-        self._open = None
+        segment, self._open = self._open, None
+        if segment is not None:
+            assert segment.batches is not None
+            if any(seems_tagged(batch) for _, batch in segment.batches):
+                self._summarize(cast(TimedSegment, segment), segment.batches)
         self.catch_up()
         if self.young >= MERGE_SEGMENTS:
             self._buffer.compactable[self] = None
-
-    def mark_exactly(self) -> None:
-        """Write down nothing: cursors are not the partition's."""
 
     def retire(self) -> list[Segment]:
         """Delete the partition; return its segments, which are to be ended."""

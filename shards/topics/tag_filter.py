@@ -1,7 +1,8 @@
 """Which messages a reader wants, by their tags.
 
-A message's tag is its header x-stream-filter-value, as in RabbitMQ's streams. It is looked for when a reader asks for
-tags: who publishes pays nothing for it. Neighbours mostly have the same properties, so the last ones are remembered.
+A message's tag is its header x-stream-filter-value, as in RabbitMQ's streams. It is looked for exactly when a reader
+asks for tags, in the segments whose summary (segments/tag_summary.py) does not exclude them. Neighbours mostly have the
+same properties, so the last ones are remembered.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,8 +12,8 @@ from shardmq.message.record import unpack_apart, unpack_properties, unpack_raw
 from shardmq.message.record_batch import AMQP, RecordBatch
 from shardmq.protocol.amqp import properties
 from shardmq.shards.segments.segment import Ranges
+from shardmq.shards.segments.tag_summary import TAG, may_have
 
-TAG: Final = "x-stream-filter-value"
 KNOWN_MAX: Final = 4096
 """Properties whose tags are remembered; when there are more, all are forgotten."""
 
@@ -30,12 +31,17 @@ class TagFilter:
         has_untagged: whether messages without a tag are wanted, too.
     """
 
-    __slots__ = ("_has_untagged", "_known", "_tags")
+    __slots__ = ("_encoded", "_has_untagged", "_known", "_tags")
 
     def __init__(self, tags: Iterable[str], has_untagged: bool) -> None:
         self._tags = frozenset(tags)
+        self._encoded = [tag.encode(errors="surrogatepass") for tag in self._tags]
         self._has_untagged = has_untagged
         self._known: dict[bytes, bool] = {}
+
+    def may_want(self, summary: bytes | None) -> bool:
+        """Whether messages may be wanted of a segment with this summary of tags; None where it has none."""
+        return self._has_untagged or summary is None or may_have(summary, self._encoded)
 
     def wanted(self, first: int, batch: RecordBatch) -> Ranges:
         """Return the offsets of the messages that are wanted.

@@ -97,8 +97,9 @@ def test_every_argument_that_means_something_is_read() -> None:
             "x-consumer-timeout": 7,
             "x-consumer-timeout-action": "dead-letter",
             "x-max-age": "8s",
+            "x-stream-filter-size-bytes": 90,
         }
     )
-    assert read == QueueArguments(1, 2, 3, 4, "reject-publish", 5, True, 6, "", "k", 7, True, 8000)
+    assert read == QueueArguments(1, 2, 3, 4, "reject-publish", 5, True, 6, "", "k", 7, True, 8000, 90)
     unread = {"x-dead-letter-strategy", "x-queue-type", "x-queue-mode", "x-queue-version"}
-    assert len(read.__struct_fields__) == len({*QUEUE_ARGUMENTS, "x-max-age"} - unread)
+    assert len(read.__struct_fields__) == len({*QUEUE_ARGUMENTS, "x-max-age", "x-stream-filter-size-bytes"} - unread)

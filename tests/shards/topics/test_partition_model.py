@@ -15,11 +15,11 @@ from shardmq.protocol.amqp import properties, records
 from shardmq.runtime.clock import SteadyClock
 from shardmq.shards.queues.compaction import Compactor
 from shardmq.shards.segments.chunks import ChunkCache
+from shardmq.shards.segments.tag_summary import TAG, may_have
 from shardmq.shards.storage.recovery import RecoveredQueue, stored_queues
 from shardmq.shards.storage.write_buffer import WriteBuffer
 from shardmq.shards.topics.cursor import Cursor, cursor_at
 from shardmq.shards.topics.partition import Partition
-from shardmq.shards.topics.tag_filter import TAG
 from shardmq.topology.entities import Queue as Declared
 from tests.shards.stores import StoreRoom
 
@@ -71,7 +71,7 @@ class PartitionMachine(RuleBasedStateMachine):
     def start(self, memory: int, bytes_max: int | None, chunks_least: int) -> None:
         self.memory = memory
         self.chunks_least = chunks_least
-        arguments = {"x-queue-type": "stream", "x-max-age": "1m"}
+        arguments = {"x-queue-type": "stream", "x-max-age": "1m", "x-stream-filter-size-bytes": 16}
         self.declared = Declared("/", "s", 7, 0, arguments=arguments)
         if bytes_max is not None:
             arguments["x-max-length-bytes"] = bytes_max
@@ -240,6 +240,15 @@ class PartitionMachine(RuleBasedStateMachine):
         assert partition.ready == partition.next - partition.first
         assert partition.total == partition.ready
         assert partition.bytes == sum(segment.bytes for segment in partition.index.segments)
+
+    @invariant()
+    def summaries_lack_no_tag(self) -> None:
+        if not hasattr(self, "partition"):
+            return
+        for segment in self.partition._segments:
+            if segment.tags is not None:
+                tags = {each.tag for each in self.log[segment.first : segment.end]}
+                assert all(may_have(segment.tags, [tag.encode()]) for tag in tags if tag is not None)
 
     @invariant()
     def what_is_kept_is_young_and_small(self) -> None:
