@@ -1,14 +1,17 @@
-"""Spark and shardmq: DataFrames published exactly once, queues read as DataFrames.
+"""Spark and shardmq: DataFrames published exactly once, queues and topics read as DataFrames and streams.
 
     df.write.format("shardmq").option("url", "shardmq://…").option("exchange", "flights").mode("append").save()
     spark.read.format("shardmq").option("url", "shardmq://…").option("queue", "dead").load()
+    spark.readStream.format("shardmq").option("url", "shardmq://…").option("subscribe", "orders").load()
 
 source.py         The data source: what Spark finds, and what it hands out.
 options.py        Its options, each declared once.
+option_values.py  Their values, read from text.
 bundle.py         The zip that executors need.
 connection/       A broker as Spark's processes use it; msgpack alone.
 write/            DataFrames to queues.
 read/             Queues to DataFrames.
+topics/           Topics to DataFrames and streams.
 jobs/             Whole jobs, as functions and as `shardmq spark …`.
 pyspark_shardmq/  The package by which Spark finds the data source.
 """

@@ -12,11 +12,11 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from shardmq.errors import InvalidRequest, ReplyCode
-from shardmq.spark.options import Options, parse
+from shardmq.spark.options import Options, is_topic, parse
 
 
 class ShardmqDataSource(DataSource):
-    """Reads queues and publishes to exchanges. `shardmq.spark.options` has the options."""
+    """Reads queues and topics, and publishes to exchanges. `shardmq.spark.options` has the options."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -28,35 +28,52 @@ class ShardmqDataSource(DataSource):
         return "shardmq"
 
     def schema(self) -> StructType | str:
-        """All columns of a queue's messages. A schema that the user gives may leave some out."""
+        """All columns of a queue's messages, or those of Kafka's source where topics are read.
+
+        A schema that the user gives may leave some out; for topics it may name others.
+        """
+        if is_topic(self._given):
+            from shardmq.spark.topics.columns import TOPIC_SCHEMA, WITH_HEADERS
+
+            # Spark does not tell whether it is to be a batch or a stream; their readers look again.
+            return WITH_HEADERS if parse(self._given, "topic", "readStream").has_headers else TOPIC_SCHEMA
         from shardmq.spark.read.columns import READ_SCHEMA
 
         parse(self._given, "read")
         return READ_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Make the reader of a queue.
+        """Make the reader of a queue, or of topics.
 
         Raises:
             InvalidRequest: an option or a column does not exist.
         """
+        if is_topic(self._given):
+            from shardmq.spark.topics.batch import TopicReader
+
+            return TopicReader(parse(self._given, "topic"), schema)
         from shardmq.spark.read.reader import make_reader
 
         return make_reader(parse(self._given, "read"), schema)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002
-        """Refuse to read a stream.
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Make the reader of topics as a stream.
 
         Raises:
-            InvalidRequest: always. A stream must be able to read a batch again, and a queue has lost acknowledged
-                messages.
+            InvalidRequest: an option or a column does not exist; or a queue is to be read. A stream must be able to
+                read a batch again, and a queue has lost acknowledged messages.
         """
-        raise InvalidRequest(
-            "readStream does not read queues: what is acknowledged is gone, so a stream could not read a batch again. "
-            'Read in batches: spark.read.format("shardmq") leaves the messages in their queue, shardmq.spark.drain '
-            "acknowledges what a block has read. Streaming reads come with topics",
-            ReplyCode.NOT_IMPLEMENTED,
-        )
+        if not is_topic(self._given):
+            raise InvalidRequest(
+                "readStream reads topics and streams (options subscribe, subscribePattern, assign), and no queues: "
+                "what is acknowledged is gone, and a stream could not read a batch again. Read queues in batches: "
+                'spark.read.format("shardmq") leaves the messages in their queue, shardmq.spark.drain acknowledges '
+                "what a block has read; or bind a topic to the queue's exchange, and read that",
+                ReplyCode.NOT_IMPLEMENTED,
+            )
+        from shardmq.spark.topics.stream import TopicStreamReader
+
+        return TopicStreamReader(parse(self._given, "readStream"), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Make the writer of a batch.

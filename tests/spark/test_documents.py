@@ -10,6 +10,7 @@ import shardmq
 from shardmq.cmd.run.broker import Broker
 from shardmq.spark.options import names
 from shardmq.spark.read.columns import READ_SCHEMA
+from shardmq.spark.topics.columns import COLUMNS
 from tests.conftest import StartBroker
 from tests.docs.commands import parse
 from tests.docs.document import ROOT, Block, Document
@@ -38,11 +39,15 @@ def test_every_option_is_in_it() -> None:
     written = words("Writing a DataFrame") | words("Writing a stream")
     assert set(names("write")) | set(names("stream")) <= written
     assert set(names("read")) <= words("Reading a queue")
+    of_topics = words("Reading a topic")
+    assert set(names("topic")) <= of_topics
+    assert set(names("readStream")) <= of_topics | words("Reading a topic as a stream")
 
 
 def test_every_column_is_in_it() -> None:
     columns = {field.name for field in READ_SCHEMA.fields}
     assert columns <= words("Reading a queue")
+    assert {field.name for field in COLUMNS} - {"body", "position"} <= words("Reading a topic")
 
 
 def test_every_example_in_python_is_one_that_is_run_here() -> None:
@@ -51,6 +56,8 @@ def test_every_example_in_python_is_one_that_is_run_here() -> None:
         *blocks("Writing a stream", "python"),
         *blocks("Reading a queue", "python"),
         *blocks("Taking messages out", "python"),
+        *blocks("Reading a topic", "python"),
+        *blocks("Reading a topic as a stream", "python"),
     ]
 
 
@@ -101,6 +108,16 @@ def test_the_examples_run_as_written(spark: SparkSession, broker: Broker, tmp_pa
     exec(drain.replace(":5672", f":{broker.port}"), given)
     assert ready(broker, "united") == 0
     assert spark.read.parquet(given["archive"]).count() == 2
+
+
+def test_the_examples_of_topics_run_as_written(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    given = {"spark": spark, "shardmq": shardmq, "counted": str(tmp_path / "counted")}
+    with shardmq.connect(broker.url) as connection, connection.channel() as channel:
+        channel.queue_declare("counted", durable=True)
+    (batch,), (stream,) = (blocks(title, "python") for title in ("Reading a topic", "Reading a topic as a stream"))
+    for code in (batch, stream):
+        exec(code.replace(":5672", f":{broker.port}"), given)
+    assert ready(broker, "counted") == 1000
 
 
 @pytest.mark.parametrize("line", blocks("Whole jobs", "sh")[0].splitlines())

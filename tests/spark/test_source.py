@@ -10,7 +10,7 @@ from shardmq.cmd.run.broker import Broker
 from tests.spark.write.published import refused, write
 
 
-def test_reading_a_stream_is_refused_with_what_to_do_instead(
+def test_reading_a_queue_as_a_stream_is_refused_with_what_to_do_instead(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
     stream = spark.readStream.format("shardmq").option("url", broker.url).option("queue", "any").load()
@@ -18,7 +18,7 @@ def test_reading_a_stream_is_refused_with_what_to_do_instead(
     with pytest.raises(PySparkException) as error:
         query.start().awaitTermination(60)
     said = refused(error)
-    assert "shardmq.errors.InvalidRequest: readStream does not read queues" in said
+    assert "shardmq.errors.InvalidRequest: readStream reads topics and streams" in said
     assert "shardmq.spark.drain" in said
 
 

@@ -209,6 +209,19 @@ class BrokerConnection:
         messages: int = answer["messages"]
         return messages
 
+    def insist(self, operation: Op, *values: object) -> Any:
+        """Send a request, again and again while the broker or a part of it is away, and wait for its result.
+
+        Args:
+            operation: which one; carried out twice, it must do no more than once.
+            values: all of its fields after request and channel.
+
+        Raises:
+            ConnectionLost: no answer came in time.
+            RequestError: the request was refused.
+        """
+        return self._insist(lambda: self.ask(operation, *values))
+
     def next_request(self) -> int:
         """Take the number of the next request."""
         self._request += 1

@@ -33,6 +33,7 @@ class Op(IntEnum):
     REFUSED = 17
     BASIC_CONFIRM = 18
     BASIC_REFUSED = 19
+    TOPOLOGY_LIST = 26
     BASIC_RETURN = 30
     CONNECTION_BLOCKED = 31
     CONNECTION_UNBLOCKED = 32
@@ -44,6 +45,7 @@ class Op(IntEnum):
     QUEUE_READ = 51
     QUEUE_RESERVE = 52
     RESERVATION_END = 53
+    TOPIC_PULL = 60
 
 
 FIELDS: Final[dict[Op, tuple[str, ...]]] = {
@@ -69,6 +71,7 @@ FIELDS: Final[dict[Op, tuple[str, ...]]] = {
     Op.REFUSED: ("request", "channel", "code", "text"),
     Op.BASIC_CONFIRM: ("channel", "requests"),
     Op.BASIC_REFUSED: ("channel", "requests", "code", "text", "taken"),
+    Op.TOPOLOGY_LIST: ("request", "channel", "noun"),
     Op.BASIC_RETURN: ("channel", "request", "code", "text", "exchange", "routing_key", "flags", "count", "records"),
     Op.CONNECTION_BLOCKED: ("reason",),
     Op.CONNECTION_UNBLOCKED: (),
@@ -80,6 +83,19 @@ FIELDS: Final[dict[Op, tuple[str, ...]]] = {
     Op.QUEUE_READ: ("request", "channel", "queue", "first", "end", "count", "reservation"),
     Op.QUEUE_RESERVE: ("request", "channel", "queue", "reservation", "messages_max", "lease_ms"),
     Op.RESERVATION_END: ("request", "channel", "queue", "reservation", "acknowledge", "ranges"),
+    Op.TOPIC_PULL: (
+        "request",
+        "channel",
+        "topic",
+        "partition",
+        "begin",
+        "number",
+        "count",
+        "bytes_max",
+        "wait_ms",
+        "tags",
+        "has_untagged",
+    ),
 }
 """The fields of each operation in their order on the wire. All of them are sent."""
 

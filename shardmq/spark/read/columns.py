@@ -7,14 +7,16 @@ A delivery is several messages with one exchange, routing key and time. Such com
 import base64
 import json
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 import msgpack
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     BooleanType,
     DataType,
@@ -87,25 +89,34 @@ _ARROW: Final[dict[type[DataType], pa.DataType]] = {
     LongType: pa.int64(),
     TimestampType: pa.timestamp("us", tz="UTC"),
 }
+COUNTED: Final = 1 << 14
+"""Numbers that are kept: a batch has hardly more rows."""
+
 _PERSISTENT: Final = 1
 _INT32: Final = 1 << 31
 _SECONDS: Final = (1 << 63) // 1_000_000
 """Seconds beyond this are more microseconds than a timestamp can hold."""
 
 
-def arrow_schema(asked: StructType) -> pa.Schema:
-    """The Arrow schema of the columns that a job asks for: some of `READ_SCHEMA`, in any order.
+def arrow_schema(
+    asked: StructType, there: Sequence[StructField] = READ_SCHEMA.fields, what: str = "a queue's messages"
+) -> pa.Schema:
+    """The Arrow schema of the columns that a job asks for: some of those there are, in any order.
+
+    Args:
+        asked: by the job.
+        there: the columns there are; one name may have several types.
+        what: has them, in words.
 
     Raises:
         InvalidRequest: a column does not exist, or has another type.
     """
     if not asked.fields:
-        raise InvalidRequest(f"the schema has no columns; there are {_listed(READ_SCHEMA)}")
+        raise InvalidRequest(f"the schema has no columns; there are {_listed(there)}")
     for field in asked.fields:
-        if not _is_part(field, READ_SCHEMA):
+        if not _is_part(field, there):
             raise InvalidRequest(
-                f"a queue's messages have no column {field.name} {field.dataType.simpleString()}; "
-                f"there are {_listed(READ_SCHEMA)}"
+                f"{what} have no column {field.name} {field.dataType.simpleString()}; there are {_listed(there)}"
             )
     return pa.schema([_arrow_field(field) for field in asked.fields])
 
@@ -115,11 +126,12 @@ class Columns:
 
     Args:
         schema: the columns, as `arrow_schema` gives them.
+        builders: how each column is made, by its name; None for a queue's.
     """
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, builders: Mapping[str, "Builder"] | None = None) -> None:
         self._schema = schema
-        self._builders = [(_BUILDERS[field.name], field.type) for field in schema]
+        self._builders = [((builders or BUILDERS)[field.name], field.type) for field in schema]
 
     def batch(self, deliveries: Sequence[Delivery]) -> pa.RecordBatch:
         """Make a batch with a row for each message, in their order.
@@ -131,12 +143,16 @@ class Columns:
             ProtocolError: the records cannot be decoded.
             InvalidRequest: headers were asked for, and one of them is nested too deeply for text.
         """
-        rows = _Rows(deliveries)
+        rows = Rows(deliveries)
         return pa.RecordBatch.from_arrays([build(rows, kind) for build, kind in self._builders], schema=self._schema)
 
 
-class _Rows:
-    """The messages of some deliveries, with the values that several columns are made from."""
+class Rows:
+    """The messages of some deliveries, with the values that several columns are made from.
+
+    Args:
+        deliveries: of one answer.
+    """
 
     def __init__(self, deliveries: Sequence[Delivery]) -> None:
         self.deliveries = deliveries
@@ -144,6 +160,7 @@ class _Rows:
 
     @cached_property
     def parts(self) -> Parts:
+        """The records, cut apart."""
         records = self.deliveries[0]["records"]
         if len(self.deliveries) > 1:
             records = b"".join([delivery["records"] for delivery in self.deliveries])
@@ -180,37 +197,54 @@ class _Rows:
         return values if self.parts.of is None else values.take(self.parts.of)
 
 
-_Builder = Callable[[_Rows, pa.DataType], pa.Array]
+Builder = Callable[[Rows, pa.DataType], pa.Array]
+"""Makes a column of some messages."""
 
 
-def _common(field: str) -> _Builder:
+def _common(field: str) -> Builder:
     return lambda rows, kind: rows.by_delivery([delivery[field] for delivery in rows.deliveries], kind)
 
 
-def _timestamp(rows: _Rows, kind: pa.DataType) -> pa.Array:
+def _timestamp(rows: Rows, kind: pa.DataType) -> pa.Array:
     return rows.by_delivery([delivery["timestamp_ms"] * 1000 for delivery in rows.deliveries], kind)
 
 
-def _persistent(rows: _Rows, kind: pa.DataType) -> pa.Array:
+def _persistent(rows: Rows, kind: pa.DataType) -> pa.Array:
     return rows.by_delivery([bool(delivery["flags"] & _PERSISTENT) for delivery in rows.deliveries], kind)
 
 
-def _body(rows: _Rows, _: pa.DataType) -> pa.Array:
+def _body(rows: Rows, _: pa.DataType) -> pa.Array:
     return rows.parts.bodies
 
 
-def _raw_properties(rows: _Rows, kind: pa.DataType) -> pa.Array:
+def _raw_properties(rows: Rows, kind: pa.DataType) -> pa.Array:
     return rows.by_properties(pa.array(rows.parts.raws, kind))
 
 
-def _position(rows: _Rows, kind: pa.DataType) -> pa.Array:
-    numbers = array("q")
+def _position(rows: Rows, kind: pa.DataType) -> pa.Array:
+    runs: list[list[int]] = []  # first and end, where there is no gap: mostly one
     for delivery in rows.deliveries:
-        numbers.extend(range(delivery["first"], delivery["first"] + delivery["count"]))
-    return pa.Array.from_buffers(kind, rows.count, [None, pa.py_buffer(numbers)])
+        first, end = delivery["first"], delivery["first"] + delivery["count"]
+        if runs and runs[-1][1] == first:
+            runs[-1][1] = end
+        else:
+            runs.append([first, end])
+    counting = _counting(max(end - first for first, end in runs))
+    pieces = [pc.add(counting.slice(0, end - first), pa.scalar(first, kind)) for first, end in runs]
+    return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
 
 
-def _message_id(rows: _Rows, kind: pa.DataType) -> pa.Array:
+@lru_cache(1)
+def _counting_up(size: int) -> pa.Array:
+    return pa.array(range(size), pa.int64())
+
+
+def _counting(size: int) -> pa.Array:
+    """The numbers from 0 on, `size` of them at least; kept, as making them costs more than all else of a column."""
+    return _counting_up(max(COUNTED, size))
+
+
+def _message_id(rows: Rows, kind: pa.DataType) -> pa.Array:
     own = rows.each("message_id")
     if None not in own:
         return rows.by_properties(pa.array(own, kind))
@@ -224,7 +258,7 @@ def _message_id(rows: _Rows, kind: pa.DataType) -> pa.Array:
     return pa.array(given, kind)
 
 
-def _properties(rows: _Rows, kind: pa.StructType) -> pa.Array:
+def _properties(rows: Rows, kind: pa.StructType) -> pa.Array:
     fields = [kind.field(place) for place in range(kind.num_fields)]
     columns = []
     for field in fields:
@@ -236,13 +270,13 @@ def _properties(rows: _Rows, kind: pa.StructType) -> pa.Array:
     return rows.by_properties(pa.StructArray.from_arrays(columns, fields=fields, mask=is_null))
 
 
-def _headers(rows: _Rows, kind: pa.MapType) -> pa.Array:
+def _headers(rows: Rows, kind: pa.MapType) -> pa.Array:
     tables = rows.each("headers")
-    texts = [None if table is None else [(key, _as_text(key, table[key])) for key in table] for table in tables]
+    texts = [None if table is None else [(key, as_text(key, table[key])) for key in table] for table in tables]
     return rows.by_properties(pa.array(texts, kind))
 
 
-_BUILDERS: Final[dict[str, _Builder]] = {
+BUILDERS: Final[dict[str, Builder]] = {
     "body": _body,
     "exchange": _common("exchange"),
     "routing_key": _common("routing_key"),
@@ -300,7 +334,7 @@ def _of_extension(code: int, data: bytes) -> str | bytes:
         return data
 
 
-def _as_text(name: str, value: Any) -> str:
+def as_text(name: str, value: Any) -> str:
     """A header's value as text: strings as they are, bytes as base64, times as ISO 8601, other values as JSON."""
     if type(value) is str:
         return value
@@ -332,17 +366,18 @@ def _with_text_keys(value: Any) -> Any:
         return [_with_text_keys(member) for member in value]
     if not isinstance(value, dict):
         return value
-    return {_as_text("", key): _with_text_keys(member) for key, member in value.items()}
+    return {as_text("", key): _with_text_keys(member) for key, member in value.items()}
 
 
-def _is_part(asked: StructField, of: StructType) -> bool:
+def _is_part(asked: StructField, of: Sequence[StructField]) -> bool:
     """Whether such a column exists; of a struct, some of the fields are enough."""
-    if asked.name not in of.names:
-        return False
-    there = of[asked.name].dataType
-    if isinstance(asked.dataType, StructType) and isinstance(there, StructType):
-        return bool(asked.dataType.fields) and all(_is_part(field, there) for field in asked.dataType.fields)
-    return asked.dataType == there
+    return any(_is_of(asked.dataType, field.dataType) for field in of if field.name == asked.name)
+
+
+def _is_of(asked: DataType, there: DataType) -> bool:
+    if isinstance(asked, StructType) and isinstance(there, StructType):
+        return bool(asked.fields) and all(_is_part(field, there.fields) for field in asked.fields)
+    return asked == there
 
 
 def _arrow_field(field: StructField) -> pa.Field:
@@ -351,10 +386,12 @@ def _arrow_field(field: StructField) -> pa.Field:
         arrow = pa.struct([_arrow_field(inner) for inner in kind.fields])
     elif isinstance(kind, MapType):
         arrow = pa.map_(pa.string(), pa.string())
+    elif isinstance(kind, ArrayType):
+        arrow = pa.list_(_arrow_field(StructField("element", kind.elementType, kind.containsNull)))
     else:
         arrow = _ARROW[type(kind)]
     return pa.field(field.name, arrow, field.nullable)
 
 
-def _listed(columns: StructType) -> str:
-    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in columns.fields)
+def _listed(columns: Sequence[StructField]) -> str:
+    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in columns)

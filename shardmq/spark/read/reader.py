@@ -157,14 +157,14 @@ class QueueReader(DataSourceReader):
 
 
 @contextmanager
-def naming(queue: str) -> Iterator[None]:
-    """Name the queue in errors of the block."""
+def naming(name: str, kind: str = "queue") -> Iterator[None]:
+    """Name a queue, or what else is read, in errors of the block."""
     try:
         yield
     except ShardmqError as fault:
-        if f"'{queue}'" in fault.text:
+        if f"'{name}'" in fault.text:
             raise
-        raise fault.with_text(f"queue '{queue}': {fault.text}") from fault
+        raise fault.with_text(f"{kind} '{name}': {fault.text}") from fault
 
 
 def _first(slices: list[Slice], messages: int) -> list[Slice]:

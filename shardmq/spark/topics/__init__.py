@@ -1,0 +1,11 @@
+"""Topics to DataFrames, in batches and as streams.
+
+subscription.py  Which topics and partitions a job reads, and how far each goes.
+offsets.py       Places in them: where a job begins and ends.
+ranges.py        What one Spark task reads.
+rate_limit.py    How far a micro-batch goes.
+fetch.py         A range read by a task.
+columns.py       The columns of a topic's messages.
+batch.py         The reader of batches.
+stream.py        The reader of streams.
+"""

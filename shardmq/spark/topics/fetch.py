@@ -1,0 +1,71 @@
+"""A range of a partition, read by a task: every message of it, or an error that says which are missing."""
+
+import logging
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from shardmq.errors import OffsetOutOfRange, PreconditionFailed, ProtocolError, ReplyCode
+from shardmq.spark.connection.broker import connection
+from shardmq.spark.connection.topics import PartitionState, Topics
+from shardmq.spark.options import Options
+from shardmq.spark.read.columns import Columns
+from shardmq.spark.read.reader import BATCH_ROWS, naming
+from shardmq.spark.topics.columns import builders
+from shardmq.spark.topics.offsets import LOSS_ADVICE, lost
+from shardmq.spark.topics.ranges import TopicRange
+
+_log = logging.getLogger("shardmq.spark")
+
+
+def read_range(options: Options, schema: pa.Schema, part: TopicRange) -> Iterator[pa.RecordBatch]:
+    """Read a range, in the order of offsets. Goes on where it was when a gateway or shard was away.
+
+    It belongs to no group and holds nothing at the broker, so that any number of tasks may read one range at once.
+
+    Args:
+        options: of the job.
+        schema: the columns.
+        part: what to read.
+
+    Raises:
+        PreconditionFailed: messages of the range are not there, and failOnDataLoss is set.
+        NotFound: the topic does not exist.
+        ShardmqError: the broker does not answer, or refuses.
+    """
+    topics = Topics(connection(options.url, options.timeout))
+    columns = Columns(schema, builders(part.topic, part.number))
+    place = part.first
+    while place < part.end:
+        try:
+            with naming(part.topic, "topic"):
+                deliveries = topics.read(part.topic, part.number, place, min(BATCH_ROWS, part.end - place))
+        except OffsetOutOfRange as gone:
+            place = _behind_missing(options, part, place, PartitionState(part.number, gone.first, gone.end))
+            continue
+        if not deliveries:  # the partition ends here
+            _behind_missing(options, part, place, PartitionState(part.number, 0, place))
+            return
+        for delivery in deliveries:
+            if delivery["first"] != place:
+                raise ProtocolError(
+                    f"{part.partition}: the broker sent messages from {delivery['first']} on, where those from {place} "
+                    "on were asked for",
+                    ReplyCode.SYNTAX_ERROR,
+                )
+            place += delivery["count"]
+        yield columns.batch(deliveries)
+
+
+def _behind_missing(options: Options, part: TopicRange, place: int, state: PartitionState) -> int:
+    """Where a range goes on behind messages that are not there.
+
+    Raises:
+        PreconditionFailed: failOnDataLoss is set.
+    """
+    end = state.first if place < state.first < part.end else part.end
+    said = lost(part.partition, place, end, state)
+    if options.fails_on_loss:
+        raise PreconditionFailed(f"{said}; {LOSS_ADVICE}")
+    _log.warning("%s; they are left out (failOnDataLoss is false)", said)
+    return end

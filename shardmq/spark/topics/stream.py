@@ -1,0 +1,169 @@
+"""The reader of streams: Spark's checkpoint has the offsets, and each micro-batch is ranges of them.
+
+    driver      latestOffset ─► written to the checkpoint ─► partitions(start, end) ─► ranges
+    executors   read … ─► record batches
+
+A micro-batch that is run again has the same offsets, and so the same messages: the sink decides whether they count
+twice. Partitions that are added to a topic meanwhile are read from their first message.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from shardmq.spark.option_values import LATEST
+from shardmq.spark.options import Options
+from shardmq.spark.topics.columns import topic_schema
+from shardmq.spark.topics.fetch import read_range
+from shardmq.spark.topics.offsets import Json, Places, States, from_json, start_of, to_json, within
+from shardmq.spark.topics.ranges import TopicRange, ranges_between
+from shardmq.spark.topics.rate_limit import limited, rows_of_bytes
+from shardmq.spark.topics.subscription import Subscription
+
+IDLE_SECONDS: Final = 0.05
+"""A stream without a trigger asks a hundred times a second for what is new. Where nothing is, it hears so later."""
+
+
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads topics as a stream. One is on the driver for as long as a query runs; tasks have copies.
+
+    Args:
+        options: of the job.
+        schema: the columns that the job asks for.
+
+    Raises:
+        InvalidRequest: a column does not exist, or has another type.
+    """
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self._options = options
+        self._schema = topic_schema(schema)
+        self._subscription = Subscription(options)
+        self._target: Places | None = None  # of Trigger.AvailableNow
+        self._seen: States | None = None
+        self._last_batch = time.monotonic()
+
+    def initialOffset(self) -> Json:
+        """Where a stream begins that has no checkpoint yet.
+
+        Raises:
+            InvalidRequest: the options do not fit the partitions there are.
+            PreconditionFailed: an offset is not there, and failOnDataLoss is set.
+            ShardmqError: the broker does not answer, or refuses.
+        """
+        states = self._subscription.states()
+        return to_json(start_of(self._options, states, LATEST, self._subscription.seek))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """The limit of a micro-batch, as far as Spark has one of the kind; `latestOffset` knows the others."""
+        options = self._options
+        if options.max_offsets:
+            return ReadMaxRows(options.max_offsets)
+        if options.max_bytes:
+            return ReadMaxBytes(options.max_bytes)
+        return ReadMinRows(options.min_offsets) if options.min_offsets else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Note how far the partitions go now: a query with Trigger.AvailableNow ends there."""
+        self._target = _ends(self._subscription.states())
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
+        """Where the next micro-batch ends: at `start` where there is to be none yet.
+
+        Raises:
+            PreconditionFailed: messages from `start` on are not there, and failOnDataLoss is set.
+            ShardmqError: the broker does not answer, or refuses.
+        """
+        begin = from_json(start)
+        self._seen = states = self._subscription.states()
+        end = self._reached(begin, states)
+        if end == begin:
+            if self._target is None:
+                time.sleep(IDLE_SECONDS)
+            return start
+        if self._is_early(begin, end, limit):
+            return start
+        self._last_batch = time.monotonic()
+        return to_json(self._limited(begin, end, states, limit))
+
+    def reportLatestOffset(self) -> Json:
+        """How far the partitions went when the micro-batch was planned. The query's progress shows it."""
+        return to_json(_ends(self._seen if self._seen is not None else self._subscription.states()))
+
+    def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
+        """The ranges of a micro-batch, the same ones each time it is run."""
+        return ranges_between(from_json(start), from_json(end), self._options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The messages of a range, in the order of their offsets. A task calls it.
+
+        Raises:
+            PreconditionFailed: messages of the range are not there, and failOnDataLoss is set.
+            NotFound: the topic does not exist.
+            ShardmqError: the broker does not answer, or refuses.
+        """
+        if isinstance(partition, TopicRange):  # else Spark's stand-in for no partitions
+            yield from read_range(self._options, self._schema, partition)
+
+    def commit(self, end: Json) -> None:
+        """Do nothing: Spark's checkpoint has the offsets, and the broker keeps nothing for a reader."""
+
+    def stop(self) -> None:
+        """Leave the connection as it is: other queries of this process may use it."""
+
+    def _reached(self, begin: Places, states: States) -> Places:
+        """Where a micro-batch would end without a limit.
+
+        Raises:
+            PreconditionFailed: where it begins is not there, and failOnDataLoss is set.
+        """
+        end = dict(begin)  # what is read no more keeps its place
+        for partition, state in states.items():
+            start = begin.get(partition, 0)
+            within(partition, start, states, self._options)
+            if start > state.next:  # made anew: the next micro-batch begins with what is there now
+                end[partition] = state.first
+                continue
+            place = state.next if self._target is None else self._target.get(partition, 0)
+            end[partition] = max(place, start)
+        return end
+
+    def _is_early(self, begin: Places, end: Places, limit: ReadLimit) -> bool:
+        """Whether so few messages are to wait for more."""
+        options = self._options
+        if not options.min_offsets or self._target is not None or isinstance(limit, ReadAllAvailable):
+            return False
+        waiting = sum(max(0, place - begin.get(partition, 0)) for partition, place in end.items())
+        is_late = (time.monotonic() - self._last_batch) * 1000 >= options.max_delay_ms
+        return waiting < options.min_offsets and not is_late
+
+    def _limited(self, begin: Places, end: Places, states: States, limit: ReadLimit) -> Places:
+        options = self._options
+        if isinstance(limit, ReadAllAvailable):
+            return end  # no limit is set, or Spark wants all whatever they are, as with Trigger.Once
+        if options.max_bytes:
+            sizes = {
+                partition: self._subscription.message_bytes(
+                    partition, max(begin.get(partition, 0), states[partition].first)
+                )
+                for partition, place in end.items()
+                if place > begin.get(partition, 0)
+            }
+            end = limited(begin, end, rows_of_bytes(begin, end, sizes, options.max_bytes))
+        return limited(begin, end, options.max_offsets) if options.max_offsets else end
+
+
+def _ends(states: States) -> Places:
+    return {partition: state.next for partition, state in states.items()}

@@ -1,0 +1,1 @@
+"""Topics read in batches and as streams."""
