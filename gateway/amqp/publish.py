@@ -8,6 +8,7 @@ Properties that say where a message goes, or on which terms, are looked at; all 
 
 import re
 from collections.abc import Iterator, Sequence
+from random import getrandbits
 from typing import Final, NamedTuple
 
 import msgspec
@@ -181,7 +182,9 @@ def _plan(
     client.permissions.check_write(method.exchange)
     route = client.state.find_route(client.vhost, method.exchange, method.routing_key)
     facts = _lists.facts(raw)
-    if method.immediate or route is None or len(route) != 1 or route.replies or not _has_priority_alone(facts):
+    if method.immediate or route is None or route.turns is not None or len(route) != 1:
+        return None
+    if route.replies or not _has_priority_alone(facts):
         return None
     ((link, queues),) = route
     priority = min(facts.priority or 0, route.levels)
@@ -201,6 +204,8 @@ def _publish_alike(channel: AmqpChannel, event: PublishesReceived) -> None:
     state.changed()
     client.permissions.check_write(method.exchange)
     route = state.find_route(client.vhost, method.exchange, method.routing_key)
+    if route is not None and route.turns is not None:
+        route = route.turns.take()
     lists, bodies = event.lists, event.bodies
     first = lists[0]
     if route is not None and lists.count(first) == len(lists):
@@ -278,7 +283,7 @@ def _look_into(
     """How a message goes whose properties matter, and its property list as it goes."""
     client = channel.client
     splitter = PublishSplitter(
-        client.state, client.vhost, client.user, method.exchange, method.routing_key, may_sort=False
+        client.state, client.vhost, client.user, method.exchange, method.routing_key, False, getrandbits(32)
     )
     if facts.is_direct_reply:
         raw = with_reply_name(raw, channel.reply_name(method.id))
@@ -287,7 +292,9 @@ def _look_into(
         known = msgspec.structs.replace(properties.decode(raw), expiration=expiration)
     else:
         known = Properties(priority=facts.priority, expiration=expiration, user_id=facts.user_id)
-    priority, ttl_ms, route = splitter.key_of(known)
+    priority, ttl_ms, other = splitter.key_of(known)
+    if route is None or facts.has_cc:
+        route = other
     if facts.has_bcc:
         raw = without_bcc(raw)
     return _Kind(_flags(facts), route, priority, ttl_ms), raw

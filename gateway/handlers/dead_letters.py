@@ -29,6 +29,7 @@ from shardmq.bus.messages.shard import Publish
 from shardmq.gateway.handlers.death_history import REJECTED, cc_keys, is_cycle, with_death
 from shardmq.gateway.links.fan_out import FanOut
 from shardmq.gateway.links.shard import ShardLink
+from shardmq.gateway.session.publish_split import turn_of
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.gateway.state.routes import Route
 from shardmq.message.properties import Properties
@@ -132,27 +133,33 @@ class DeadLetterPublisher:
         with deeper():
             if batch.flags & AMQP:
                 return [
-                    self._amqp_letter(queue, arguments, dead, raw, body)
-                    for raw, body in unpack_raw(batch.records, batch.count)
+                    self._amqp_letter(queue, arguments, dead, number, letter)
+                    for number, letter in enumerate(unpack_raw(batch.records, batch.count), dead.first)
                 ]
-            return [self._letter(queue, arguments, dead, record) for record in unpack(batch.records, batch.count)]
+            return [
+                self._letter(queue, arguments, dead, number, record)
+                for number, record in enumerate(unpack(batch.records, batch.count), dead.first)
+            ]
 
     def _letter(
-        self, queue: Queue, arguments: QueueArguments, dead: DeadLetter, record: Record
+        self, queue: Queue, arguments: QueueArguments, dead: DeadLetter, number: int, record: Record
     ) -> tuple[Route, int, bytes]:
         after = with_death(record.properties, dead, queue.name, arguments.dead_letter_routing_key, self._state.now_ms)
-        return *self._route(queue, arguments, dead, after), pack(after, record.body)
+        return *self._route(queue, arguments, dead, number, after), pack(after, record.body)
 
     def _amqp_letter(
-        self, queue: Queue, arguments: QueueArguments, dead: DeadLetter, raw: bytes, body: bytes
+        self, queue: Queue, arguments: QueueArguments, dead: DeadLetter, number: int, letter: tuple[bytes, bytes]
     ) -> tuple[Route, int, bytes]:
         """The same; all that its death does not change keeps its bytes, and so its types."""
+        raw, body = letter
         before = properties.decode(raw)
         after = with_death(before, dead, queue.name, arguments.dead_letter_routing_key, self._state.now_ms)
-        return *self._route(queue, arguments, dead, after), pack_raw(rewritten(raw, before, after), body)
+        return *self._route(queue, arguments, dead, number, after), pack_raw(rewritten(raw, before, after), body)
 
-    def _route(self, queue: Queue, arguments: QueueArguments, dead: DeadLetter, after: Properties) -> tuple[Route, int]:
-        """A message's route, and its priority there."""
+    def _route(
+        self, queue: Queue, arguments: QueueArguments, dead: DeadLetter, number: int, after: Properties
+    ) -> tuple[Route, int]:
+        """A message's route, and its priority there: the same each time that the message of this number comes."""
         assert after.headers is not None
         if arguments.dead_letter_routing_key is None:
             keys = (dead.batch.routing_key, *cc_keys(after.headers))
@@ -160,7 +167,9 @@ class DeadLetterPublisher:
             keys = (arguments.dead_letter_routing_key,)
         exchange = arguments.dead_letter_exchange
         assert exchange is not None
-        queues = self._state.topology.router.queues_reached(queue.vhost, exchange, keys, after)
+        queues = self._state.topology.router.queues_reached(
+            queue.vhost, exchange, keys, after, turn_of(dead.producer, number)
+        )
         if dead.reason != REJECTED:
             queues = tuple([each for each in queues if not is_cycle(each.name, after.headers["x-death"])])
         route = self._state.routes.to(queues)

@@ -1,6 +1,7 @@
 """A channel's publishes and confirms: messages are routed and sent on, and confirmed at the end of a pass."""
 
 from collections.abc import Sequence
+from random import getrandbits
 from typing import Final
 
 from msgspec.structs import replace
@@ -11,8 +12,8 @@ from shardmq.gateway.links.fan_out import FanOut, FanOutOfMany
 from shardmq.gateway.links.publish_plan import PublishPlan
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.session.client import Client
-from shardmq.gateway.session.publish_split import PublishSplitter, is_uniform
-from shardmq.gateway.state.routes import Route
+from shardmq.gateway.session.publish_split import PublishSplitter, is_uniform, turns_of
+from shardmq.gateway.state.routes import Route, RouteTurns
 from shardmq.limits import FRAMED_PRODUCERS
 from shardmq.message.record import Record
 from shardmq.message.record_batch import MANDATORY, PERSISTENT, RecordBatch
@@ -20,6 +21,18 @@ from shardmq.protocol.native.operations.basic import BasicPublish
 
 PLANS_MAX: Final = 4096
 """Plans remembered for each channel; past it all are forgotten."""
+
+
+TURN_BITS: Final = 32
+"""Bits of a turn that is chosen at random."""
+
+
+def _in_turn(turns: RouteTurns, publish: BasicPublish) -> Route | None:
+    """The route of a publish whose messages take turns; None where they do not all take the same one."""
+    if not publish.producer:
+        return turns.take()
+    taken = turns_of(publish)
+    return turns.at(taken[0][2]) if len(taken) == 1 else None
 
 
 class ChannelPublisher:
@@ -67,6 +80,8 @@ class ChannelPublisher:
             if publish.transaction:
                 client.check_staging(publish.transaction, publish.producer)
             route = state.find_route(client.vhost, exchange, key)
+            is_plain = is_plain and route is not None and route.turns is None
+            route = route if route is None or route.turns is None else _in_turn(route.turns, publish)
             if route is None or (records is not None and not is_uniform(records)):
                 self._publish_parts(publish, records)
                 return
@@ -161,7 +176,10 @@ class ChannelPublisher:
         exchange, key, producer = publish.exchange, publish.routing_key, publish.producer
         may_sort = not publish.transaction and (not producer or producer >= FRAMED_PRODUCERS)
         splitter = PublishSplitter(state, client.vhost, client.user, exchange, key, may_sort)
-        parts = splitter.split(publish.records, publish.count, records)
+        turns = turns_of(publish) if producer else [(0, publish.count, getrandbits(TURN_BITS))]
+        if len(turns) > 1 and not state.topology.router.turns(client.vhost, exchange, key):
+            turns = turns[:1]
+        parts = splitter.split_in_turns(publish, records, turns)
         fan_out = FanOut(sum(len(part.route) for part in parts))
         first = state.next_serial
         state.next_serial = first + sum(part.messages for part in parts)

@@ -20,9 +20,10 @@ import msgspec
 from shardmq.errors import PreconditionFailed, RequestError
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.gateway.state.routes import Route
-from shardmq.limits import LIFE_MS_MAX, NAME_BYTES_MAX
+from shardmq.limits import FRAMED_PRODUCERS, LIFE_MS_MAX, NAME_BYTES_MAX
 from shardmq.message.properties import Properties
 from shardmq.message.record import Record, pack, pieces
+from shardmq.protocol.native.operations.basic import BasicPublish
 
 SplitKey = tuple[int, int | None, Route]
 """Priority, time to live in ms, and where to."""
@@ -45,6 +46,29 @@ PRIORITY_MAX: Final = 255
 
 IMPERSONATOR: Final = "impersonator"
 """The tag of users that may set a user_id other than their own (https://www.rabbitmq.com/docs/validated-user-id)."""
+
+
+TURN_MESSAGES: Final = 256
+"""Messages of a producer's numbers that take the same turn, where it may frame them differently when it sends them
+again."""
+
+
+def turn_of(producer: int, number: int) -> int:
+    """Whose turn it is to take a message that its producer has numbered; the same each time it comes."""
+    return producer + number // TURN_MESSAGES
+
+
+def turns_of(publish: BasicPublish) -> list[tuple[int, int, int]]:
+    """The turns that the messages of a numbered publish take: (first message, behind the last one, turn) of each.
+
+    Producers that send again in the same frames have one turn for each frame, so that it stays whole.
+    """
+    producer, sequence, count = publish.producer, publish.sequence, publish.count
+    if producer >= FRAMED_PRODUCERS and not publish.transaction:
+        return [(0, count, producer + sequence // count)]
+    starts = [0, *range(TURN_MESSAGES - sequence % TURN_MESSAGES, count, TURN_MESSAGES)]
+    ends = [*starts[1:], count]
+    return [(start, end, turn_of(producer, sequence + start)) for start, end in zip(starts, ends, strict=True)]
 
 
 class PublishPart(NamedTuple):
@@ -74,6 +98,7 @@ class PublishSplitter(NamedTuple):
         exchange: where to.
         key: with which routing key.
         may_sort: whether a message may get the number of another one in its frame: nobody sends it again in another.
+        turn: whose turn it is, where topics take turns.
     """
 
     state: GatewayState
@@ -82,6 +107,25 @@ class PublishSplitter(NamedTuple):
     exchange: str
     key: str
     may_sort: bool
+    turn: int = 0
+
+    def split_in_turns(
+        self, publish: BasicPublish, records: Sequence[Record] | None, turns: Sequence[tuple[int, int, int]]
+    ) -> list[PublishPart]:
+        """The parts of a publish whose messages take turns (`turns_of`), in order.
+
+        Raises:
+            RequestError: as `split`.
+        """
+        if len(turns) == 1:
+            return self._replace(turn=turns[0][2]).split(publish.records, publish.count, records)
+        cut = [*pieces(publish.records, publish.count)]
+        parts: list[PublishPart] = []
+        for start, end, turn in turns:
+            some = None if records is None else records[start:end]
+            found = self._replace(turn=turn).split(b"".join(cut[start:end]), end - start, some)
+            parts += [part._replace(offset=part.offset + start, certain=part.offset + start) for part in found]
+        return parts
 
     def split(self, packed: bytes, count: int, records: Sequence[Record] | None) -> list[PublishPart]:
         """The parts of the publish, in order.
@@ -97,7 +141,7 @@ class PublishSplitter(NamedTuple):
             AccessRefused: the exchange is internal.
         """
         if records is None:
-            route = self.state.routes.of_message(self.vhost, self.exchange, (self.key,), None)
+            route = self.state.routes.of_message(self.vhost, self.exchange, (self.key,), None, self.turn)
             return [PublishPart(0, count, packed, 0, None, route)]
         by_priority = self._by_priority(packed, records)
         if by_priority is not None:
@@ -203,8 +247,8 @@ class PublishSplitter(NamedTuple):
         if not more:
             route = state.find_route(vhost, exchange, key)
             if route is not None:
-                return route
-        return state.routes.of_message(vhost, exchange, (key, *more), properties)
+                return route if route.turns is None else route.turns.at(self.turn)
+        return state.routes.of_message(vhost, exchange, (key, *more), properties, self.turn)
 
     def _check_impersonation(self, user: str) -> None:
         publisher = self.state.topology.users.get(self.user)

@@ -1,6 +1,8 @@
 """Routes by shard, remembered: where the messages of an exchange and routing key go."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import randrange
 from typing import Final
 
 from shardmq.gateway.links.publish_plan import PublishPlan, SortingQueues
@@ -21,11 +23,14 @@ class Route(tuple[tuple[ShardLink, tuple[int, ...]], ...]):
         levels: the highest priority that counts in one of the queues, 0 where none has any.
         sorts: whether every queue orders what it gets by priority, all by the same ones, and takes all of it.
         replies: the queues among them whose consumers wait for answers to their requests.
+        turns: the routes that messages take in turns, where nothing in them says which partition of a topic they go to;
+            None for a route, which one of these is.
     """
 
     levels: int
     sorts: bool
     replies: tuple[int, ...]
+    turns: "RouteTurns | None"
 
     @staticmethod
     def to(queues: Sequence[Queue], links: Sequence[ShardLink]) -> "Route":
@@ -40,8 +45,39 @@ class Route(tuple[tuple[ShardLink, tuple[int, ...]], ...]):
         route = Route((links[shard], of_shard(numbers)) for shard, numbers in by_shard.items())
         route.levels = max([each.max_priority or 0 for each in arguments], default=0)
         route.sorts = sorts
+        route.turns = None
         route.replies = tuple([queue.id for queue in queues if queue.name.startswith(REPLY_QUEUES)])
         return route
+
+
+class RouteTurns:
+    """Routes that are taken in turns; each is found when it is first taken.
+
+    Args:
+        count: how many.
+        find: called with the number of one, from 0 on.
+    """
+
+    __slots__ = ("_count", "_find", "_found", "_next")
+
+    def __init__(self, count: int, find: Callable[[int], Route]) -> None:
+        self._count = count
+        self._find = find
+        self._found: dict[int, Route] = {}
+        self._next = randrange(count)
+
+    def at(self, turn: int) -> Route:
+        """The route whose turn it is; turns come round."""
+        number = turn % self._count
+        route = self._found.get(number)
+        if route is None:
+            route = self._found[number] = self._find(number)
+        return route
+
+    def take(self) -> Route:
+        """The next route, for messages that nobody has numbered."""
+        self._next += 1
+        return self.at(self._next)
 
 
 class Routes:
@@ -56,6 +92,7 @@ class Routes:
         self._topology = topology
         self._links = links
         self._by_key: dict[tuple[str, str, str], Route | None] = {}
+        self._turns: dict[tuple[str, str, str], Route] = {}
         self._by_queues: dict[tuple[int, ...], Route] = {}
         self._plans: dict[tuple[tuple[int, ...], str, str, int, int], PublishPlan] = {}
 
@@ -74,20 +111,40 @@ class Routes:
         route = None
         topology = self._topology
         if (vhost, exchange) not in topology.exchanges or not topology.router.needs_message(vhost, exchange):
-            route = self.to(topology.router.route(vhost, exchange, key))
+            turns = topology.router.turns(vhost, exchange, key)
+            if turns:
+                route = self._in_turns(vhost, exchange, key, turns)
+            else:
+                route = self.to(topology.router.route(vhost, exchange, key))
         if len(self._by_key) >= ROUTES_MAX:
             self._by_key.clear()
         self._by_key[place] = route
         return route
 
-    def of_message(self, vhost: str, exchange: str, keys: Sequence[str], properties: Properties | None) -> Route:
+    def _in_turns(self, vhost: str, exchange: str, key: str, turns: int) -> Route:
+        """The route of messages that take turns; the exchange of a topic has the same one for all keys."""
+        is_topic = (vhost, exchange) in self._topology.topics
+        place = vhost, exchange, "" if is_topic else key
+        route = self._turns.get(place)
+        if route is None:
+            find = partial(self.of_message, vhost, exchange, (key,), None)
+            find(0)  # raises where nobody may publish there
+            route = self._turns[place] = Route.to((), self._links)
+            route.turns = RouteTurns(turns, find)
+        return route
+
+    def of_message(
+        self, vhost: str, exchange: str, keys: Sequence[str], properties: Properties | None, turn: int = 0
+    ) -> Route:
         """The route of one message that has several routing keys, or whose properties decide.
+
+        Where topics on the way take turns, `turn` says whose turn it is.
 
         Raises:
             NotFound: no such exchange.
             AccessRefused: the exchange is internal.
         """
-        return self.to(self._topology.router.route_message(vhost, exchange, keys, properties))
+        return self.to(self._topology.router.route_message(vhost, exchange, keys, properties, turn))
 
     def to(self, queues: Sequence[Queue]) -> Route:
         """The route to these queues: the same object each time, so that neighbours with one route are seen to be."""
@@ -113,5 +170,6 @@ class Routes:
     def forget(self) -> None:
         """Forget all routes: the topology has changed."""
         self._by_key.clear()
+        self._turns.clear()
         self._by_queues.clear()
         self._plans.clear()

@@ -6,6 +6,7 @@ exchange match nothing, its alternate exchange is tried. No exchange is passed t
 
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
+from math import lcm
 from typing import Final
 
 from shardmq.errors import AccessRefused, NotFound
@@ -14,6 +15,7 @@ from shardmq.topology.entities import DEFAULT_EXCHANGE, Binding, Exchange, Queue
 from shardmq.topology.exchanges import TYPES
 from shardmq.topology.exchanges.direct import Direct
 from shardmq.topology.exchanges.exchange_type import BindingCounts, Destination, ExchangeType
+from shardmq.topology.exchanges.partition import Partition
 
 ALTERNATE: Final = "alternate-exchange"
 """The argument of an exchange that names its alternate exchange."""
@@ -21,6 +23,10 @@ ALTERNATE: Final = "alternate-exchange"
 ROUTES_MAX: Final = 32_768
 """Routes remembered, each counted once and once more for every queue in it. With the longest keys that is about 16 MB;
 a working set of keys that is larger pays for finding its routes again, some microseconds each."""
+
+
+TURNS_MAX: Final = 16_384
+"""Turns after which the same queues come again, where a message passes several topics; past it some come more often."""
 
 
 class Router:
@@ -49,6 +55,7 @@ class Router:
         self._routes: dict[tuple[str, str, str], tuple[Queue, ...]] = {}
         self._routes_size = 0
         self._needs_message: dict[tuple[str, str], bool] = {}
+        self._turns: dict[tuple[str, str, bool], int] = {}
 
     def route(self, vhost: str, exchange: str, routing_key: str) -> tuple[Queue, ...]:
         """The queues of a message that has one routing key, each once, where `needs_message` is false.
@@ -72,10 +79,24 @@ class Router:
             self._needs_message[vhost, exchange] = found
             return found
 
+    def turns(self, vhost: str, exchange: str, routing_key: str) -> int:
+        """After how many turns messages with this key come to the same partitions again; 0 where they take none."""
+        place = vhost, exchange, bool(routing_key)
+        turns = self._turns.get(place)
+        if turns is None:
+            ahead = (self._matchers.get((vhost, name)) for name in self._exchanges_ahead(vhost, exchange))
+            topics = [matcher for matcher in ahead if isinstance(matcher, Partition)]
+            counts = [topic.count for topic in topics if topic.count and topic.takes_turns(routing_key)]
+            common = lcm(*counts) if counts else 0
+            turns = self._turns[place] = common if common <= TURNS_MAX else max(counts)
+        return turns
+
     def route_message(
-        self, vhost: str, exchange: str, routing_keys: Sequence[str], properties: Properties | None
+        self, vhost: str, exchange: str, routing_keys: Sequence[str], properties: Properties | None, turn: int = 0
     ) -> tuple[Queue, ...]:
         """The queues of one message, each once: with several routing keys (CC), or where its properties matter.
+
+        Where topics on the way take turns, `turn` says whose turn it is.
 
         Raises:
             NotFound: there is no such exchange, or virtual host.
@@ -88,10 +109,10 @@ class Router:
             raise AccessRefused(
                 f"cannot publish to internal exchange '{exchange}' in vhost '{vhost}'; use one bound to it"
             )
-        return self.queues_reached(vhost, exchange, routing_keys, properties)
+        return self.queues_reached(vhost, exchange, routing_keys, properties, turn)
 
     def queues_reached(
-        self, vhost: str, exchange: str, routing_keys: Sequence[str], properties: Properties | None
+        self, vhost: str, exchange: str, routing_keys: Sequence[str], properties: Properties | None, turn: int = 0
     ) -> tuple[Queue, ...]:
         """The queues of a message that the broker itself passes on, such as a dead letter, each once.
 
@@ -105,7 +126,9 @@ class Router:
             matcher = self._matchers.get((vhost, name))
             if matcher is None:
                 continue  # an alternate exchange that was never declared, or is deleted
-            if len(routing_keys) == 1:
+            if isinstance(matcher, Partition):
+                matched = matcher.match_any(routing_keys, properties, turn)
+            elif len(routing_keys) == 1:
                 matched = matcher.match(routing_keys[0], properties)
             else:
                 matched = matcher.match_any(routing_keys, properties)
@@ -198,6 +221,7 @@ class Router:
 
     def _forget_routes(self) -> None:
         self._routes.clear()
+        self._turns.clear()
         self._routes_size = 0
 
     def _forget_routes_by_name(self, queue: Queue) -> None:

@@ -5,7 +5,7 @@ import pytest
 import shardmq
 from shardmq import errors
 
-from .traffic import PATIENCE_SECONDS, publish_all
+from .traffic import PATIENCE_SECONDS, numbers, publish_all, until
 
 STREAM = {"x-queue-type": "stream"}
 
@@ -123,3 +123,87 @@ def test_a_topic_in_use_is_kept_if_unused_is_asked_for(channel: shardmq.Channel)
     channel.topic_delete("used", if_unused=True)
     with pytest.raises(errors.NotFound):
         channel.topic_info("used")
+
+
+def published_parts(channel: shardmq.Channel, topic: str, partitions: int) -> list[list[bytes]]:
+    return [partition(channel, f"{topic}-{number}") for number in range(partitions)]
+
+
+@pytest.mark.parametrize(("partitioner", "key"), [("key", ""), ("round-robin", "a key")])
+def test_messages_take_partitions_in_turns(channel: shardmq.Channel, partitioner: str, key: str) -> None:
+    channel.topic_declare("turning", 4, partitioner=partitioner)
+    for number in range(40):
+        channel.basic_publish("turning", key, b"%d" % number)
+    there = published_parts(channel, "turning", 4)
+    assert [len(bodies) for bodies in there] == [10] * 4
+    assert sorted(int(body) for bodies in there for body in bodies) == list(range(40))
+    with channel.publisher() as publisher:
+        publisher.publish_many("turning", key, numbers(0, 20_000))
+    there = published_parts(channel, "turning", 4)
+    assert min(len(bodies) for bodies in there) > 2500
+    assert sum(len(bodies) for bodies in there) == 20_040
+    channel.topic_delete("turning")
+
+
+def test_numbered_messages_that_come_again_are_stored_once_whatever_frames_they_come_in(
+    channel: shardmq.Channel,
+) -> None:
+    channel.topic_declare("numbered", 3)
+    for portion in (100, 1000, 7):
+        with channel.publisher(producer="loader") as publisher:
+            for first in range(0, 3000, portion):
+                publisher.publish_many("numbered", "", numbers(first, min(first + portion, 3000)), sequence=first)
+    there = published_parts(channel, "numbered", 3)
+    assert sorted(int(body) for bodies in there for body in bodies) == list(range(3000))
+    assert min(len(bodies) for bodies in there) >= 750
+    for bodies in there:
+        assert [int(body) for body in bodies] == sorted(int(body) for body in bodies)
+    channel.topic_delete("numbered")
+
+
+def test_transactions_publish_to_topics_whole(channel: shardmq.Channel) -> None:
+    channel.topic_declare("batched", 3)
+    with channel.transaction("batch 1") as transaction:
+        transaction.publish_many("batched", "", numbers(0, 3000))
+        transaction.publish("batched", "key", b"3000")
+    there = published_parts(channel, "batched", 3)
+    assert sorted(int(body) for bodies in there for body in bodies) == list(range(3001))
+    assert all(there)
+    channel.topic_delete("batched")
+
+
+def test_the_publisher_chooses_the_partition(connection: shardmq.Connection, channel: shardmq.Channel) -> None:
+    channel.topic_declare("chosen", 3, partitioner="explicit")
+    returned: list[bytes] = []
+    connection.on_return(lambda each: returned.append(each.body))
+    with channel.publisher() as publisher:
+        for number in range(30):
+            header = shardmq.Properties(headers={"x-partition": number % 3})
+            publisher.publish("chosen", "whatever", b"%d" % number, header)
+        for wrong in (3, -1, "1", True, None, 1.0):
+            header = shardmq.Properties(headers={} if wrong is None else {"x-partition": wrong})
+            publisher.publish("chosen", "", repr(wrong).encode(), header, mandatory=True)
+    there = published_parts(channel, "chosen", 3)
+    assert [[int(body) for body in bodies] for bodies in there] == [list(range(first, 30, 3)) for first in range(3)]
+    until(lambda: len(returned) == 6, "returns")
+    assert set(returned) == {b"3", b"-1", b"'1'", b"True", b"None", b"1.0"}
+    channel.topic_delete("chosen")
+
+
+def test_other_exchanges_lead_to_topics_and_dead_letters_go_there(channel: shardmq.Channel) -> None:
+    channel.topic_declare("behind", 3)
+    channel.exchange_declare("before", "fanout")
+    channel.exchange_bind("behind", "before")
+    channel.queue_declare("dying", arguments={"x-dead-letter-exchange": "behind", "x-dead-letter-routing-key": ""})
+    channel.queue_bind("dying", "before")
+    with channel.publisher() as publisher:
+        for number in range(9):
+            publisher.publish("before", "", b"%d" % number)
+    there = published_parts(channel, "behind", 3)
+    assert sorted(int(body) for bodies in there for body in bodies) == list(range(9))
+    for message in channel.consume("dying", inactivity_timeout=1.0):
+        message.nack(requeue=False)
+    until(lambda: sum(map(len, published_parts(channel, "behind", 3))) == 18, "dead letters")
+    channel.exchange_delete("before")
+    channel.queue_delete("dying")
+    channel.topic_delete("behind")

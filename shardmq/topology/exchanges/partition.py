@@ -37,7 +37,16 @@ class Partition(ExchangeType):
         del self._bound[int(key)]
         self._by_number = None
 
-    def match(self, routing_key: str, properties: Properties | None = None) -> Collection[Destination]:
+    @property
+    def count(self) -> int:
+        """How many partitions there are."""
+        return len(self._bound)
+
+    def takes_turns(self, routing_key: str) -> bool:
+        """Whether messages with this key take partitions in turns: nothing in them says which."""
+        return self._partitioner == "round-robin" or (self._partitioner == "key" and not routing_key)
+
+    def match(self, routing_key: str, properties: Properties | None = None, turn: int = 0) -> Collection[Destination]:
         partitions = self._by_number
         if partitions is None:
             partitions = self._by_number = [self._bound[number] for number in sorted(self._bound)]
@@ -47,11 +56,15 @@ class Partition(ExchangeType):
             headers = properties.headers if properties is not None else None
             number = (headers or NONE).get(PARTITION_HEADER)
             return (partitions[number],) if type(number) is int and 0 <= number < len(partitions) else ()
+        if self.takes_turns(routing_key):
+            return (partitions[turn % len(partitions)],)
         return (partitions[xxh3_64_intdigest(routing_key.encode("utf-8", "surrogatepass")) % len(partitions)],)
 
-    def match_any(self, routing_keys: Sequence[str], properties: Properties | None = None) -> Collection[Destination]:
+    def match_any(
+        self, routing_keys: Sequence[str], properties: Properties | None = None, turn: int = 0
+    ) -> Collection[Destination]:
         """The partition of a message, by its first routing key alone: one message, one partition."""
-        return self.match(routing_keys[0], properties)
+        return self.match(routing_keys[0], properties, turn)
 
     @property
     def is_empty(self) -> bool:
