@@ -122,10 +122,15 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def get(self, database: int, key: bytes) -> memoryview | None:
+    def get(self, database: int, key: bytes, size: int = 0) -> memoryview | None:
         """Return a stored value, None where there is no such row.
 
         The view is good until the engine is next asked to write, to give space back, or to close.
+
+        Args:
+            database: number of the database.
+            key: of the row.
+            size: about how many bytes it has, where that is known: what is large is read ahead.
         """
 
     @abstractmethod

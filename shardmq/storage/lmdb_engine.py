@@ -20,7 +20,7 @@ from shardmq.storage.compaction import COPY_AT_START_BYTES_MAX, UNMADE, Slack, c
 from shardmq.storage.disk_space import MARGIN_BYTES, RESERVE_BYTES, DiskSpace, unwritable, writing
 from shardmq.storage.engine import Edit, Engine, Layout, Room, Row
 from shardmq.storage.lmdb_environment import open_environment, rewrite
-from shardmq.storage.page_map import READ_BYTES_MAX, PageMap
+from shardmq.storage.page_map import AHEAD_BYTES_MIN, READ_BYTES_MAX, PageMap
 from shardmq.storage.pages.page_check import Head, Keys
 from shardmq.storage.redo.edits import LoggedEdit, edits_in, encode_edits
 from shardmq.storage.redo.log import REDO, RedoLog
@@ -128,14 +128,15 @@ class LmdbEngine(Engine):
         except OSError as fault:
             raise unwritable(self.environment.folder, fault) from fault
 
-    def get(self, database: int, key: bytes) -> memoryview | None:
+    def get(self, database: int, key: bytes, size: int = 0) -> memoryview | None:
         recent = self._overlay[database]
         if key in recent:
             value = recent[key]
             return None if value is None else memoryview(self.layout.stored_value(database, key, value))
         if self._map.bytes >= READ_BYTES_MAX:
             self._map.release()
-        with self._env.begin(db=self._dbs[database], buffers=True) as reading:
+        ahead = self._map.ahead() if size >= AHEAD_BYTES_MIN else contextlib.nullcontext()
+        with ahead, self._env.begin(db=self._dbs[database], buffers=True) as reading:
             found = reading.get(key)
         if found is not None:
             self._map.bytes += len(found)  # given back later: the pages are about to be read
@@ -305,6 +306,7 @@ class LmdbEngine(Engine):
             return
         self.environment = swap(self.environment)
         self._use()
+        self._map.release()  # there is another one now
         self.space.use(self.environment)
 
     def sizes(self) -> dict[str, int]:

@@ -174,7 +174,7 @@ class Store:
             RowDamaged: they are not what was written.
         """
         number, key = SEGMENTS if segment.durable else SPILLED, segment_key(segment)
-        value = self.engine.get(number, key)
+        value = self.engine.get(number, key, segment.bytes)
         if value is None:
             raise self._rows.damage(number, key, f"{segment!r} is not there")
         batches = self._rows.body(number, key, value, _decode_batches, segment)
