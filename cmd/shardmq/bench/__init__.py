@@ -13,5 +13,6 @@ connection_holders.py  The processes that hold those connections.
 scattered.py           `bench scattered`: many queues, fan-out, round trips, declarations, connections.
 scattered_parts.py     What it measures.
 disk.py                The number of fdatasync a second of the disk.
+streams/               Streams beside RabbitMQ's and Redis's.
 compare/               Against RabbitMQ, on the same machine.
 """

@@ -17,6 +17,7 @@ from shardmq.cmd.bench.delays import delays
 from shardmq.cmd.bench.features import features
 from shardmq.cmd.bench.scattered import scattered
 from shardmq.cmd.bench.settings import MESSAGES, STAMP, Settings
+from shardmq.cmd.bench.streams.command import streams
 from shardmq.cmd.terminal.options import JSON, URL, all_of
 from shardmq.cmd.terminal.output import print_json
 from shardmq.cmd.terminal.tables import print_facts
@@ -122,6 +123,7 @@ bench.add_command(scattered)
 bench.add_command(spark)
 bench.add_command(compare)
 bench.add_command(growth)
+bench.add_command(streams)
 
 
 def measure(settings: Settings, disk: Path, as_json: bool) -> None:

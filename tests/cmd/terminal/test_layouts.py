@@ -13,6 +13,9 @@ from shardmq.cmd.bench.compare import command as compare
 from shardmq.cmd.bench.compare import comparison, growth, rows, spark
 from shardmq.cmd.bench.results import Figures, Latency
 from shardmq.cmd.bench.settings import FEATURES, Settings
+from shardmq.cmd.bench.streams.command import report
+from shardmq.cmd.bench.streams.measure import Found
+from shardmq.cmd.bench.streams.rows import ROWS
 from shardmq.cmd.demo.demo import print_table
 from shardmq.cmd.demo.flights import QUEUES, Tally
 from shardmq.cmd.spark.dead_letters import print_groups
@@ -121,6 +124,15 @@ def compared_in_spark() -> None:
     spark.print_outcomes(outcomes, 2_000_000, 100, 3, "local[2]")
 
 
+def with_streams() -> None:
+    found = [
+        Found(name, broker, 1_234_567.8, 1.0, (1.0,), None if ROWS[name].is_less_better else 0.1234)
+        for name in ROWS
+        for broker in ROWS[name].brokers
+    ]
+    report(found, {"brokers": {}}, {}, None, as_json=False)
+
+
 def published() -> None:
     summary = Summary(
         job="publish",
@@ -149,6 +161,7 @@ PRINTED: dict[str, tuple[Callable[[], None], list[str]]] = {
     ),
     "bench scattered": (with_scattered, ["end to end msgs/s", "123,457", "broker cpu us", "12.3", "1,235"]),
     "bench growth": (with_growth, ["100,000,000", "12.3", "11.50 x", "of the first"]),
+    "bench streams": (with_streams, ["Redis", "1,234,568", "0.12 / 0.12 / 0.12", "300,000"]),
     "bench spark": (
         compared_in_spark,
         ["shardmq, exactly-once", "RabbitMQ 4.0.5, pika, no confirms", "rows/s", "ratio", "min", "max"],

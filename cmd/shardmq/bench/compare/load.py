@@ -90,6 +90,19 @@ def numbers(said: dict[str, Any]) -> Figures:
     return {name: float(value) for name, value in said.items()}
 
 
+def compiler() -> list[str]:
+    """The command of a C compiler.
+
+    Raises:
+        Absent: none is installed.
+    """
+    named = shlex.split(os.environ.get("CC", ""))
+    found = named or [path for path in map(shutil.which, COMPILERS) if path][:1]
+    if not found or shutil.which(found[0]) is None:
+        raise Absent(f"{found[0] if named else 'a C compiler'} is not installed: apt-get install gcc")
+    return found
+
+
 def compiled_program(folder: Path) -> list[str]:
     """Compile the C program; returns the command that runs it.
 
@@ -100,18 +113,14 @@ def compiled_program(folder: Path) -> list[str]:
         Absent: the compiler or the library is not installed; the text says how to install it.
         ShardmqError: the program cannot be compiled.
     """
-    named = shlex.split(os.environ.get("CC", ""))
-    compiler = named or [path for path in map(shutil.which, COMPILERS) if path][:1]
-    if not compiler or shutil.which(compiler[0]) is None:
-        raise Absent(f"{compiler[0] if named else 'a C compiler'} is not installed: apt-get install gcc")
     program = folder / "amqpload"
-    command = [*compiler, "-O2", "-o", str(program), *map(str, SOURCES), "-lrabbitmq", "-lpthread"]
+    command = [*compiler(), "-O2", "-o", str(program), *map(str, SOURCES), "-lrabbitmq", "-lpthread"]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}, check=False)
     if done.returncode == 0:
         return [str(program)]
     if MISSING_LIBRARY.search(done.stderr):
         raise Absent("librabbitmq is not installed: apt-get install librabbitmq-dev (rabbitmq-c elsewhere)")
-    raise ShardmqError(f"{shlex.join(compiler)} cannot compile {program.name}: {last_line(done.stderr)}")
+    raise ShardmqError(f"{shlex.join(compiler())} cannot compile {program.name}: {last_line(done.stderr)}")
 
 
 def amqp_arguments(load: Load, broker: Contestant, messages: int) -> list[str]:
@@ -238,7 +247,21 @@ def run_load(command: Sequence[str], load: Load, broker: Contestant, messages: i
         ShardmqError: a message was lost, doubled, refused, changed, out of order, or the connection ended.
     """
     program = PROGRAMS[load.program]
-    words = [*command, *program.arguments(load, broker, messages)]
+    return program.figures(run_words([*command, *program.arguments(load, broker, messages)], messages, timeout))
+
+
+def run_words(words: Sequence[str], messages: int, timeout: float) -> dict[str, Any]:
+    """Run a program that puts load on a broker; returns what its last line says in JSON.
+
+    Args:
+        words: its command.
+        messages: how many it has.
+        timeout: seconds after which it is given up.
+
+    Raises:
+        Timeout: it takes too long.
+        ShardmqError: a message was lost, doubled, refused, changed, out of order, or the connection ended.
+    """
     # It has its own process group: Ctrl-C reaches this process alone, which then ends it.
     with subprocess.Popen(
         words,
@@ -257,7 +280,8 @@ def run_load(command: Sequence[str], load: Load, broker: Contestant, messages: i
                 os.killpg(process.pid, signal.SIGKILL)  # with what it has started
     if process.returncode != 0:
         raise ShardmqError(last_line(failure) or f"the load ended with code {process.returncode}")
-    return program.figures(msgspec.json.decode(last_line(said)))
+    found: dict[str, Any] = msgspec.json.decode(last_line(said))
+    return found
 
 
 def last_line(text: str) -> str:

@@ -8,6 +8,7 @@ messages.c  What is in a message; the checks of deliveries and confirms.
 flow.c      Many queues in turn, fan-out, priorities; connections that publish and consume.
 paced.c     Latency, and many connections, at a fixed rate.
 steps.c     Round trips, commits, declarations, one after the other.
+stream.c    A stream, and readers of all of it.
 """
 
 from pathlib import Path

@@ -30,7 +30,7 @@ enum {
 typedef struct {
   uint64_t messages, bytes, window, queues, consumers, prefetch, ack_every, connections, rate, priorities, bindings;
   uint64_t global, confirms, persistent;
-  const char *exchange, *order, *pids, *disk;
+  const char *exchange, *order, *pids, *disk, *type, *group;
 } options_t;
 extern options_t o;
 extern const char *host, *prefix;
@@ -143,5 +143,6 @@ void mode_devices(void);
 void mode_round_trips(void);
 void mode_commits(void);
 void mode_declarations(void);
+void mode_stream(void);
 
 #endif

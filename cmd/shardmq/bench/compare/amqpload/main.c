@@ -17,6 +17,9 @@
  * commits       One message in each `tx` transaction, one after the other.
  * declarations  queue.declare, queue.bind, basic.consume, basic.cancel, queue.delete, each MESSAGES times, one after
  *               the other.
+ * stream        A producer publishes to a stream (TYPE=stream) or a queue, and CONSUMERS connections read all of it from
+ *               the first message on, in the group GROUP where one is named. order=both: while it is published; seq:
+ *               when everything is confirmed, all readers together; publish: nothing is read.
  *
  * Every message is checked: it must be of its queue, whole, never redelivered, and come and be confirmed once; in order
  * where one consumer reads a queue without priorities. None may be left in its queue. Anything else ends the program
@@ -42,7 +45,7 @@
 options_t o = {
     .messages = 20000, .bytes = 100, .window = 1000, .queues = 1, .consumers = 1, .prefetch = 1000, .ack_every = 100,
     .connections = 1, .rate = 1000, .confirms = 1, .persistent = 1, .exchange = "", .order = "both", .pids = "",
-    .disk = "",
+    .disk = "", .type = "", .group = "",
 };
 const char *host, *prefix;
 int port;
@@ -62,6 +65,7 @@ static const struct {
     {"confirms", &o.confirms, NULL, 0},        {"persistent", &o.persistent, NULL, 0},
     {"exchange", NULL, &o.exchange, 0},        {"order", NULL, &o.order, 0},
     {"pids", NULL, &o.pids, 0},                {"disk", NULL, &o.disk, 0},
+    {"type", NULL, &o.type, 0},                {"group", NULL, &o.group, 0},
 };
 
 static const struct {
@@ -71,7 +75,7 @@ static const struct {
     {"flow", mode_flow},       {"each", mode_each},
     {"latency", mode_latency}, {"devices", mode_devices},
     {"round-trips", mode_round_trips}, {"commits", mode_commits},
-    {"declarations", mode_declarations},
+    {"declarations", mode_declarations}, {"stream", mode_stream},
 };
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))

@@ -36,6 +36,13 @@ static void ask_all(link_t c, uint64_t count, ask_t ask, amqp_method_number_t an
 static void ask_declare(link_t c, amqp_channel_t channel, uint64_t queue) {
   amqp_queue_declare_t method = {.queue = amqp_cstring_bytes(names[queue]), .durable = (amqp_boolean_t)o.persistent};
   amqp_table_entry_t priorities = {.key = amqp_cstring_bytes("x-max-priority")};
+  amqp_table_entry_t type = {.key = amqp_cstring_bytes("x-queue-type")};
+  if (*o.type) {
+    type.value.kind = AMQP_FIELD_KIND_UTF8;
+    type.value.value.bytes = amqp_cstring_bytes(o.type);
+    method.arguments.num_entries = 1;
+    method.arguments.entries = &type;
+  }
   if (o.priorities) {
     priorities.value.kind = AMQP_FIELD_KIND_I32;
     priorities.value.value.i32 = (int32_t)o.priorities - 1;

@@ -1,0 +1,9 @@
+"""Streams beside RabbitMQ's and Redis's, on the same machine.
+
+command.py   `bench streams`.
+rows.py      What is measured, and the goals.
+measure.py   The measurements, turn by turn, and the figures.
+sdk.py       The loads of the SDK, and what a long stream takes: to start with it, to find a time in it.
+redis.py     Starts and stops a Redis of its own.
+redisload.c  The C program that puts load on it.
+"""
