@@ -35,8 +35,9 @@ from shardmq.shards.handlers.consume import Consuming
 from shardmq.shards.handlers.dead_letters import DeadLetterSender
 from shardmq.shards.handlers.delays import DelayedMessages
 from shardmq.shards.handlers.enrolment import Enrolment
+from shardmq.shards.handlers.partitions.groups import Groups
+from shardmq.shards.handlers.partitions.pulls import Pulls
 from shardmq.shards.handlers.publish import Publishing
-from shardmq.shards.handlers.pulls import Pulls
 from shardmq.shards.handlers.queues import Administration
 from shardmq.shards.handlers.reads import Reads
 from shardmq.shards.handlers.reservations import Reservations
@@ -100,7 +101,8 @@ class ShardLoop:
         self._delays = DelayedMessages(self._state)
         self._transactions = Transactions(self._state, self._delays)
         self._publishing = Publishing(self._state, self._delays, self._transactions)
-        self._consuming = Consuming(self._state, self._delays)
+        self._groups = Groups(self._state, self._delays)
+        self._consuming = Consuming(self._state, self._delays, self._groups)
         self._atomic_commits = AtomicCommits(self._state, self._consuming)
         self._dead_letters = DeadLetterSender(self._state)
         self._reservations = Reservations(self._state)
@@ -131,6 +133,7 @@ class ShardLoop:
             **self._reservations.handlers,
             **self._reads.handlers,
             **self._pulls.handlers,
+            **self._groups.handlers,
             Inspect: self._inspect,
             Call: self._on_call,
             LinkOpened: self._opened,
@@ -160,6 +163,7 @@ class ShardLoop:
             except RowDamaged as damage:  # some queues read messages to count their bytes
                 state.take_out(damage, declared)
                 continue
+            self._groups.load(hosted, found.cursors)
             if declared.id in waiting:
                 self._delays.adopt(hosted, *waiting[declared.id])
             self._reservations.adopt(declared.id)
@@ -319,7 +323,7 @@ class ShardLoop:
         self._copies.close()
         self._state.active.clear()  # nothing is handed out any more: the marks below are exact
         for hosted in self._state.queues.values():
-            hosted.queue.mark_exactly()
+            hosted.mark_exactly()
         self._buffer.note(self._state.clock.note())
         self._buffer.demand()
         self._finish(collect=False)

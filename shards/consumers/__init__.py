@@ -3,6 +3,7 @@
 consumer.py      Consumers and their credit.
 serving.py       How a consumer is served: what fits into its window, and what needs a permit.
 round_robin.py   Consumers of a queue, in turn.
-readers.py       Readers of a partition, each from its cursor.
+readers.py       Readers of a partition, each from its cursor, and its groups.
+group_members.py A group's consumers of one partition.
 ack_timeouts.py  Deliveries that are unsettled for too long.
 """

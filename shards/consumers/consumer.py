@@ -1,12 +1,13 @@
 """Consumers and their credit."""
 
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from shardmq.bus.listener import Peer
 from shardmq.limits import DELIVERY_CREDIT_SHARE
 from shardmq.ranges import RangeSet
 from shardmq.shards.consumers.ack_timeouts import AckTimeouts
 from shardmq.shards.queues.queue import Queue
+from shardmq.shards.segments.segment import Ranges
 from shardmq.shards.topics.cursor import Cursor
 
 UNLIMITED: Final = 1 << 62
@@ -17,6 +18,25 @@ SMALL_WINDOW_BYTES: Final = 256 << 10
 room for a piece of a record batch alone. So much is always free again by itself: see `is_clear`."""
 
 
+class Settler(Protocol):
+    """Who keeps account of what a consumer holds: its queue, or its group's deliveries in a partition."""
+
+    def settle(self, ranges: Ranges) -> None:
+        """Settle messages."""
+
+    def requeue(self, ranges: Ranges) -> None:
+        """Make messages ready again, at their place."""
+
+    def reject(self, ranges: Ranges) -> None:
+        """Dead-letter messages, or drop them."""
+
+    def time_out(self, ranges: Ranges) -> None:
+        """Take messages back that were held for too long."""
+
+    def put_back(self, ranges: Ranges, fresh_from: int) -> None:
+        """Make messages ready again that nobody has seen."""
+
+
 class Consumer:
     """A receiver of one queue's messages: a consumer, or a client of basic.get, which only holds what it got.
 
@@ -24,6 +44,7 @@ class Consumer:
         peer: the gateway it is at.
         number: the gateway's number for it.
         queue: whose messages it gets.
+        settler: who keeps account of what it holds: the queue, or its group's deliveries.
         prefetch: how many it may hold unacked; 0 is no limit.
         auto_ack: whether its client acknowledges nothing.
         settles: whether messages are held for it until they are settled; else they are settled as they go out.
@@ -39,6 +60,7 @@ class Consumer:
         cursor: where it is in the partition that it reads; None where it consumes a queue.
         is_active: whether it is served; the others of a queue with a single active consumer wait for their turn.
         is_waiting: whether it is out of turn, because it has no credit.
+        stale: what it held when its group was sent elsewhere: settling it has no effect; None for nothing.
         fresh_from: what it got from this number on, it got as the first.
     """
 
@@ -60,7 +82,9 @@ class Consumer:
         "priority",
         "queue",
         "room",
+        "settler",
         "settles",
+        "stale",
         "timeouts",
         "window",
     )
@@ -79,6 +103,7 @@ class Consumer:
         self.peer = peer
         self.number = number
         self.queue = queue
+        self.settler: Settler = queue
         self.prefetch = prefetch
         self.auto_ack = auto_ack
         self.settles = not auto_ack
@@ -96,6 +121,7 @@ class Consumer:
         self.is_active = False
         self.is_waiting = False
         self.fresh_from = 0
+        self.stale: RangeSet | None = None
 
     def credit(self) -> int:
         """Return how many messages it may get now.
@@ -105,7 +131,10 @@ class Consumer:
         """
         if self.room < self._room_least and not self.permit:
             return 0
-        return self.prefetch - self.held.count if self.prefetch else UNLIMITED
+        if not self.prefetch:
+            return UNLIMITED
+        held = self.held.count
+        return self.prefetch - (held if self.stale is None else held + self.stale.count)
 
     def is_clear(self) -> bool:
         """Whether so much of the window is free that nothing need be under way: a message as large as it may go.
@@ -116,7 +145,19 @@ class Consumer:
 
     def release(self, start: int, end: int) -> list[tuple[int, int]]:
         """Take numbers out of what it holds; returns those it really held."""
-        return self.held.take(start, end)
+        if self.stale is None:
+            return self.held.take(start, end)
+        stale = self.stale.take(start, end)
+        if not self.stale:
+            self.stale = None
+        return [part for gap in RangeSet(stale).gaps(start, end) for part in self.held.take(*gap)]
+
+    def forget(self) -> None:
+        """Hold nothing: its group was sent elsewhere. What it settles next of these messages is of no effect."""
+        if self.held:
+            self.stale = self.stale or RangeSet()
+            self.stale.unite(list(self.held))
+            self.held.clear()
 
     def hold(self, first: int, end: int, again: bool) -> None:
         """Note messages that went out to it, and that it is to settle."""

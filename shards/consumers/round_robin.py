@@ -4,8 +4,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from shardmq.shards.consumers.consumer import Consumer
-from shardmq.shards.consumers.serving import serve
-from shardmq.shards.queues.queue import Queue
+from shardmq.shards.consumers.serving import Source, serve
 
 
 class _Level:
@@ -31,15 +30,19 @@ class RoundRobin:
     A consumer without credit is out of turn until `wake`, so that a thousand busy consumers are not asked again for
     every message.
 
+    Args:
+        source: what they are served from.
+        single: whether one is served at a time, and the others wait for their turn.
+
     Attributes:
         exclusive: the consumer that wants to be the only one, if there is one.
     """
 
-    __slots__ = ("_active", "_consumers", "_levels", "_queue", "_single", "exclusive")
+    __slots__ = ("_active", "_consumers", "_levels", "_single", "_source", "exclusive")
 
-    def __init__(self, queue: Queue) -> None:
-        self._queue = queue
-        self._single = queue.arguments.single_active_consumer
+    def __init__(self, source: Source, single: bool = False) -> None:
+        self._source = source
+        self._single = single
         self._active: Consumer | None = None  # of a single active consumer
         self._consumers: dict[Consumer, None] = {}  # oldest first
         self._levels: list[_Level] = []  # highest priority first
@@ -83,16 +86,21 @@ class RoundRobin:
             consumer.is_waiting = False
             self._level(consumer.priority).turns.append(consumer)
 
+    @property
+    def has_turns(self) -> bool:
+        """Return whether somebody may have credit."""
+        return any(level.turns for level in self._levels)
+
     def credit(self) -> int:
         """Return how many messages consumers would take at once."""
         return sum([max(0, consumer.credit()) for level in self._levels for consumer in level.turns])
 
     def deliver(self) -> None:
         """Hand out what is ready to those with credit, in turn and in equal shares, the highest priority first."""
-        queue = self._queue
+        source = self._source
         for level in self._levels:
             turns = level.turns
-            while turns and (ready := queue.ready):
+            while turns and (ready := source.ready):
                 if len(turns) > 1:
                     self._round(turns, ready)
                 elif not self._serve_alone(turns, ready):
@@ -102,9 +110,9 @@ class RoundRobin:
         """Give the only consumer its turn; returns whether it may get more. As `_round`, in a third of the time."""
         consumer = turns[0]
         credit = consumer.credit()
-        if credit > 0 and serve(self._queue, consumer, min(ready, credit)):
+        if credit > 0 and serve(self._source, consumer, min(ready, credit)):
             return True
-        if credit <= 0 or self._queue.ready:
+        if credit <= 0 or self._source.ready:
             consumer.is_waiting = True
             turns.popleft()
         return False
@@ -122,9 +130,9 @@ class RoundRobin:
             return
         share = -(-ready // len(able))
         for place, consumer in enumerate(able):
-            if serve(self._queue, consumer, min(share, consumer.credit())):
+            if serve(self._source, consumer, min(share, consumer.credit())):
                 turns.append(consumer)
-            elif self._queue.ready:
+            elif self._source.ready:
                 consumer.is_waiting = True  # the next message does not fit, until what is under way to it has arrived
             else:
                 turns.extendleft(reversed(able[place:]))

@@ -11,7 +11,7 @@ from shardmq.shards.segments.segment import Ranges
 
 
 class Source(Protocol):
-    """What a consumer is served from: a queue (queues/queue.py), or its own cursor in a partition."""
+    """What a consumer is served from: a queue (queues/queue.py), its own cursor in a partition, or its group's."""
 
     @property
     def ready(self) -> int:

@@ -8,7 +8,7 @@ transactions.py   Staged publishes: taken in, sealed, prepared, decided.
 decisions.py      Decided transactions: their messages join their queues, or are dropped, in portions.
 reservations.py   Messages reserved under a name, for a time.
 reads.py          Queues cut into slices, and read without changing them.
-pulls.py          Messages of partitions by their offsets, in portions; who is at the end may wait for more.
+partitions/       What is asked of partitions alone: pulls, groups.
 delays.py         Delayed publishes, and messages that were returned with a delay.
 dead_letters.py   Dead letters on their way to a gateway.
 backup.py         The shard's part in a backup: it stands still for a moment, and copies its store while it goes on.

@@ -19,10 +19,11 @@ from shardmq.bus.messages.shard import (
     Renew,
     Spent,
 )
-from shardmq.errors import ReplyCode, RowDamaged
+from shardmq.errors import ReplyCode, RequestError, RowDamaged
 from shardmq.shards.consumers.ack_timeouts import AckTimeouts
 from shardmq.shards.consumers.consumer import Consumer
 from shardmq.shards.handlers.delays import DelayedMessages
+from shardmq.shards.handlers.partitions.groups import Groups
 from shardmq.shards.state.hosted_queue import HostedQueue
 from shardmq.shards.state.shard import PeerState, ShardState
 from shardmq.shards.topics.cursor import NEXT, cursor_at
@@ -41,11 +42,13 @@ class Consuming:
     Args:
         state: the queues.
         delays: for what is returned with a delay.
+        groups: for consumers that are members of groups.
     """
 
-    def __init__(self, state: ShardState, delays: DelayedMessages) -> None:
+    def __init__(self, state: ShardState, delays: DelayedMessages, groups: Groups) -> None:
         self._state = state
         self._delays = delays
+        self._groups = groups
         self.handlers: dict[type, Callable[[Any, Any], None]] = {
             Consume: self._consume,
             Cancel: self._cancel,
@@ -102,8 +105,11 @@ class Consuming:
             message.exclusive,
         )
         consumer.overhead = message.overhead
-        if isinstance(hosted.queue, Partition):
-            consumer.cursor = cursor_at(hosted.queue, message.reading or NEXT)
+        try:
+            begin = self._begin(hosted, consumer, message)
+        except RequestError as refusal:
+            responder.refuse(refusal.code, refusal.text)
+            return
         if not message.auto_ack:
             self._limit(consumer, message.timeout_ms)
         consumer.settles = not message.auto_ack or message.settled_late
@@ -114,7 +120,20 @@ class Consuming:
         state.use(hosted)
         state.unused.pop(message.queue, None)
         state.active[message.queue] = hosted
-        responder.answer(consumer.cursor.offset if consumer.cursor is not None else None)
+        responder.answer(begin)
+
+    def _begin(self, hosted: HostedQueue, consumer: Consumer, message: Consume) -> int | None:
+        """Return where a consumer begins to read a partition, or its group does; None of other queues.
+
+        Raises:
+            RequestError: it may not, or not there.
+        """
+        if message.group is not None:
+            return self._groups.attach(hosted, consumer, message.group)
+        if not isinstance(hosted.queue, Partition):
+            return None
+        consumer.cursor = cursor_at(hosted.queue, message.reading or NEXT)
+        return consumer.cursor.offset
 
     def _limit(self, consumer: Consumer, timeout_ms: int) -> None:
         """Give a consumer deadlines, if it or its queue has a time for them."""
@@ -158,9 +177,11 @@ class Consuming:
         if consumer.timeouts is not None:
             consumer.timeouts.close()
         if consumer.held and is_unseen:
-            consumer.queue.put_back(list(consumer.held), consumer.fresh_from)
+            consumer.settler.put_back(list(consumer.held), consumer.fresh_from)
         elif consumer.held:
-            consumer.queue.requeue(list(consumer.held))
+            consumer.settler.requeue(list(consumer.held))
+        if hosted.readers is not None:
+            hosted.readers.detach(consumer)
         state.use(hosted)
         state.active[number] = hosted
         return hosted
@@ -179,7 +200,7 @@ class Consuming:
         if consumer is None:
             return
         for start, end in message.ranges:
-            consumer.queue.settle(consumer.release(start, end))
+            consumer.settler.settle(consumer.release(start, end))
         self._stir(consumer)
 
     def requeue(self, peer: Peer, message: Nack) -> None:
@@ -195,13 +216,15 @@ class Consuming:
         for start, end in message.ranges:
             parts = consumer.release(start, end)
             if not message.requeue:
-                queue.reject(parts)
+                consumer.settler.reject(parts)
+            elif message.delay_ms and consumer.settler is not queue:
+                self._groups.delay(consumer, parts, self._state.clock.now_ms() + message.delay_ms)
             elif message.delay_ms:
                 self._delays.delay_return(
                     hosted, queue.delay_return(parts), self._state.clock.now_ms() + message.delay_ms
                 )
             else:
-                queue.requeue(parts)
+                consumer.settler.requeue(parts)
         if hosted.drops_head:
             queue.trim()  # before anybody is served, as on RabbitMQ
 
@@ -214,7 +237,7 @@ class Consuming:
         """Take overdue messages from a consumer: what it settles of them later is ignored."""
         for start, end in ranges:
             consumer.held.remove(start, end)
-        consumer.queue.time_out(ranges)
+        consumer.settler.time_out(ranges)
         self._stir(consumer)
 
     def _credit(self, peer: Peer, message: Credit) -> None:

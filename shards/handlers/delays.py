@@ -39,13 +39,17 @@ class DelayedMessages:
 
     Args:
         state: the queues.
+
+    Attributes:
+        pending: how many there are.
+        others: how many groups have messages that wait; they are kept with the group.
     """
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
         self._serial = 0
         self._noted_at = 0.0
-        self.pending = 0
+        self.pending = self.others = 0
 
     def scan(self, stored: Mapping[int, RecoveredQueue]) -> tuple[dict[int, tuple[int, int]], dict[int, Ranges]]:
         """At start, before there are queues: (messages that wait, first time) and delayed messages, by queue.
@@ -107,7 +111,7 @@ class DelayedMessages:
 
     def note(self, now: float) -> None:
         """Note the time if that is due: after a restart of the machine it must not go back."""
-        if self.pending and now - self._noted_at >= NOTE_SECONDS:
+        if (self.pending or self.others) and now - self._noted_at >= NOTE_SECONDS:
             self._noted_at = now
             self._state.buffer.note(self._state.clock.note())
 

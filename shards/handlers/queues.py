@@ -166,6 +166,8 @@ class Administration:
                 other.post(Cancelled(consumer.number))
         count = queue.ready  # what consumers hold is theirs: its acknowledgements may be on their way
         segments = queue.retire()
+        for group in hosted.readers.groups.values() if hosted.readers is not None else ():
+            group.lose()
         self._delays.retire(hosted)
         self._dead_letters.retire(queue.id)
         self._reservations.retire(queue)

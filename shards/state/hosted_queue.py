@@ -27,6 +27,7 @@ class HostedQueue:
     Attributes:
         queue: itself.
         consumers: its consumers.
+        readers: the same, where it is a partition; None where it is not.
         producers: who published to it, if they said so.
         delayed: messages of it that wait for a time.
         fired_ms: when the timer was due that fired last; new ones are due later than any that fired.
@@ -56,6 +57,7 @@ class HostedQueue:
         "is_watched",
         "producers",
         "queue",
+        "readers",
         "refuses",
         "consumers",
         "timers_at",
@@ -64,7 +66,12 @@ class HostedQueue:
 
     def __init__(self, queue: Queue, now_ms: int, behind: dict[int, None]) -> None:
         self.queue = queue
-        self.consumers = Readers(queue, behind) if isinstance(queue, Partition) else RoundRobin(queue)
+        self.readers = Readers(queue, behind) if isinstance(queue, Partition) else None
+        self.consumers: Readers | RoundRobin
+        if self.readers is not None:
+            self.consumers = self.readers
+        else:
+            self.consumers = RoundRobin(queue, queue.arguments.single_active_consumer)
         self.producers: ProducerSequences | None = None
         self.delayed = self.fired_ms = 0
         self.timers_at: int | None = None
@@ -84,6 +91,13 @@ class HostedQueue:
     def title(self) -> str:
         """As errors call it."""
         return f"queue '{self.queue.declared.name}' in vhost '{self.queue.declared.vhost}'"
+
+    def mark_exactly(self) -> None:
+        """Write down exactly what was delivered, at a clean stop."""
+        self.queue.mark_exactly()
+        if self.readers is not None:
+            for group in self.readers.groups.values():
+                group.mark_exactly()
 
     def is_unused(self, now_ms: int) -> bool:
         """Whether it is to be deleted: auto-delete, or nobody used it for its time."""

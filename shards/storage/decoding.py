@@ -5,9 +5,9 @@ from typing import Final
 import msgspec
 
 from shardmq.runtime.clock import ClockNote
-from shardmq.shards.storage.entries import Reservation, Sealed
+from shardmq.shards.storage.entries import CursorRow, Reservation, Sealed, common_settings
 from shardmq.shards.storage.identity import StoreIdentity
-from shardmq.shards.storage.schema import PLACE, number_of
+from shardmq.shards.storage.schema import NUMBER, PLACE, number_of
 from shardmq.topology.entities import Queue as Declared
 
 decode_identity: Final = msgspec.msgpack.Decoder(StoreIdentity).decode
@@ -17,6 +17,7 @@ decode_ranges: Final = msgspec.msgpack.Decoder(list[tuple[int, int]]).decode
 _decode_sealed: Final = msgspec.msgpack.Decoder(tuple[int, int]).decode
 _decode_attempts: Final = msgspec.msgpack.Decoder(list[int]).decode
 _decode_reservation: Final = msgspec.msgpack.Decoder(Reservation).decode
+_decode_cursor: Final = msgspec.msgpack.Decoder(CursorRow).decode
 _decode_damage: Final = msgspec.msgpack.Decoder(tuple[str, bytes, str]).decode
 
 
@@ -39,6 +40,14 @@ def producer_of(key: bytes, content: bytes) -> tuple[int, int, list[tuple[int, i
 def reservation_of(_: bytes, content: bytes) -> Reservation:
     """Decode a reservation."""
     return _decode_reservation(content)
+
+
+def cursor_of(key: bytes, content: bytes) -> tuple[int, str, CursorRow]:
+    """Decode a group's cursor: (queue, group, cursor)."""
+    row = _decode_cursor(content)
+    if row.settings is not None:
+        row.settings = common_settings(row.settings)
+    return number_of(key[: NUMBER.size]), key[NUMBER.size :].decode(), row
 
 
 def sealed_of(key: bytes, content: bytes) -> tuple[tuple[int, int], Sealed]:

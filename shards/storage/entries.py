@@ -1,7 +1,8 @@
-"""What is stored beside segments: timers, staged batches, reservations, producers' sequences."""
+"""What is stored beside segments: timers, staged batches, reservations, producers' sequences, groups' cursors."""
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from functools import lru_cache
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -155,3 +156,70 @@ class Reservation(msgspec.Struct, array_like=True):
     is_acknowledged: bool = False
     span: tuple[int, int] = (0, 0)
     fresh_from: list[int] = []
+
+
+class GroupSettings(msgspec.Struct, array_like=True, frozen=True):
+    """What the first member of a group said of it; all others have to say the same.
+
+    Attributes:
+        is_shared: whether any number of consumers get its messages in turn.
+        delivery_limit: how often a message is returned before it dies; None for no limit.
+        dead_letter_exchange: where dead letters go; None where they are dropped.
+        dead_letter_routing_key: by which key; None for the one they were published with.
+        tags: messages with one of these are read; None for all.
+        has_untagged: beside them, messages without a tag.
+    """
+
+    is_shared: bool
+    delivery_limit: int | None = None
+    dead_letter_exchange: str | None = None
+    dead_letter_routing_key: str | None = None
+    tags: tuple[str, ...] | None = None
+    has_untagged: bool = False
+
+
+SETTINGS_KEPT: Final = 1024
+"""Settings that cursors have in common."""
+
+
+@lru_cache(SETTINGS_KEPT)
+def common_settings(settings: GroupSettings) -> GroupSettings:
+    """Return the settings that are equal to these and were asked for first: a thousand partitions have them once."""
+    return settings
+
+
+class CursorRow(msgspec.Struct, array_like=True):
+    """What is stored of a group's cursor in a partition.
+
+    Attributes:
+        offset: the lowest message that is not acknowledged; what is read next where there is none.
+        epoch: the newest.
+        mark: what was delivered is below it.
+        settings: of the group; None where no member has consumed yet.
+        letters: whose messages its dead letters are published as.
+        lost: how many messages retention dropped before the group had read them.
+        acked: ranges above `offset` that are acknowledged, counted from it.
+        counts: how often messages were returned: (start, end, count), where the group limits that.
+        delays: messages returned with a delay: (when they are due, start, end).
+    """
+
+    offset: int
+    epoch: int
+    mark: int
+    settings: GroupSettings | None = None
+    letters: int = 0
+    lost: int = 0
+    acked: list[tuple[int, int]] = []
+    counts: list[tuple[int, int, int]] = []
+    delays: list[tuple[int, int, int]] = []
+
+
+class StoredCursor(Protocol):
+    """A cursor that is to be written."""
+
+    @property
+    def row_size(self) -> int:
+        """Return about how large its row is, in hundreds of bytes."""
+
+    def row(self) -> CursorRow:
+        """Return what is stored of it."""

@@ -11,12 +11,13 @@ from shardmq.runtime.clock import ClockNote
 from shardmq.shards.segments.index_entry import segment_of
 from shardmq.shards.segments.segment import Segment
 from shardmq.shards.storage import decoding
-from shardmq.shards.storage.entries import Reservation, Sealed
+from shardmq.shards.storage.entries import CursorRow, Reservation, Sealed
 from shardmq.shards.storage.rows import Rows
 from shardmq.shards.storage.schema import (
     BODIES_NOTED,
     CLOCK,
     CONCLUDING,
+    CURSORS,
     DATABASES,
     DROPPED,
     ENDED,
@@ -50,6 +51,7 @@ class StoredState:
         concluding: attempts that were committed, by transaction, where their messages may not be in their queues yet.
         ended: numbers of transactions that are decided, as half-open ranges.
         reservations: of all queues.
+        cursors: of groups: (queue, group, cursor).
         clock: what time it was last.
         damaged: what is damaged, of queues that are out of service for that.
         bodies_noted: every number that a shared body ever had is below it.
@@ -65,6 +67,7 @@ class StoredState:
     concluding: dict[int, list[int]] = field(default_factory=dict)
     ended: list[tuple[int, int]] = field(default_factory=list)
     reservations: list[Reservation] = field(default_factory=list)
+    cursors: list[tuple[int, str, CursorRow]] = field(default_factory=list)
     clock: ClockNote | None = None
     damaged: list[RowDamaged] = field(default_factory=list)
     bodies_noted: int = 0
@@ -96,6 +99,7 @@ def read_state(rows: Rows, key_damage: Iterable[RowDamaged] = ()) -> StoredState
         concluding=dict(rows.all(CONCLUDING, decoding.concluding_of, damaged)),
         ended=rows.state(ENDED, decoding.decode_ranges) or [],
         reservations=rows.all(RESERVATIONS, decoding.reservation_of, damaged),
+        cursors=rows.all(CURSORS, decoding.cursor_of, damaged),
         clock=rows.state(CLOCK, decoding.decode_note),
         bodies_noted=rows.state(BODIES_NOTED, number_of) or 0,
     )
@@ -127,12 +131,14 @@ class RecoveredQueue:
         segments: of all its subqueues, in order.
         delayed: numbers of messages that are neither ready nor unacked, but wait for a time to come.
         reserved: of those that are reserved.
+        cursors: of groups that read it, by name.
     """
 
     marks: dict[int, int] = field(default_factory=dict)
     segments: list[Segment] = field(default_factory=list)
     delayed: list[tuple[int, int]] = field(default_factory=list)
     reserved: list[tuple[int, int]] = field(default_factory=list)
+    cursors: dict[str, CursorRow] = field(default_factory=dict)
 
     def living(self, start: int, end: int) -> list[tuple[int, int]]:
         """Return those of the messages [start, end) that are there and not settled."""
@@ -167,4 +173,7 @@ def stored_queues(contents: StoredState, left_out: Collection[int] = ()) -> dict
     for segment in contents.segments:
         if segment.queue in found:  # else it is out of service
             found[segment.queue].segments.append(segment)
+    for queue, group, cursor in contents.cursors:
+        if queue in found:
+            found[queue].cursors[group] = cursor
     return found

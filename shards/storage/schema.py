@@ -22,6 +22,7 @@
     sealed      transaction u64 | attempt u64                       msgpack [messages, bytes]
     concluding  transaction u64           msgpack [attempt, ...], whose batches are on their way into their queues
     reservations   queue u64 | xxh3_64 of the name u64              msgpack Reservation (reservations.py)
+    cursors     queue u64 | name of the group                  msgpack CursorRow (shards/topics/group_cursor.py)
     state       "redo"                    u64, number of the last entry of the redo log (storage/redo) that is in here
                 "clock"                   msgpack ClockNote
                 "identity"                msgpack StoreIdentity (identity.py)
@@ -35,8 +36,8 @@ of the index, those of staged are those of stages, those of shared are in the in
 checksum before the body's.
 
 The first version had checksums of bodies alone, which did not cover the key. Such bodies are read as they are. The
-first two had no shared bodies, no version before the seventh has segments of partitions, and none
-before the eighth summaries of their tags.
+first two had no shared bodies, no version before the seventh has segments of partitions, and none before the eighth
+summaries of their tags and cursors of groups.
 
 All numbers are big-endian, so keys lie in order. A start reads the index and never a body: bodies are apart from it
 because LMDB's Python binding touches every page of a value it passes, wanted or not.
@@ -77,6 +78,7 @@ DATABASES: Final = (
     b"reservations",
     b"shared",
     b"spilled_shared",
+    b"cursors",
 )
 """By number: the redo log has numbers."""
 
@@ -98,10 +100,11 @@ DATABASES: Final = (
     RESERVATIONS,
     SHARED,
     SPILLED_SHARED,
+    CURSORS,
 ) = range(len(DATABASES))
 
 _QUEUES_FIRST: Final = frozenset(
-    {QUEUES, DROPPED, MARKS, INDEX, SEGMENTS, SPILLED, TIMERS, SPILLED_TIMERS, PRODUCERS, RESERVATIONS}
+    {QUEUES, DROPPED, MARKS, INDEX, SEGMENTS, SPILLED, TIMERS, SPILLED_TIMERS, PRODUCERS, RESERVATIONS, CURSORS}
 )
 """Databases whose keys begin with a queue's id."""
 
@@ -138,6 +141,7 @@ ROWS: Final = (
     "a reservation",
     "a body that messages of several queues share",
     "a body that messages of several queues share",
+    "the cursor of a group",
 )
 """What a row of each database is, for messages."""
 
@@ -251,6 +255,8 @@ def _edits_of_queues(writes: WriteBatch) -> Iterator[Edit]:
     for (queue, name), reservation in writes.reservations.items():
         key = PLACE.pack(queue, xxh3_64_intdigest(name.encode()))
         yield RESERVATIONS, key, None if reservation is None else _encode(reservation)
+    for (queue, name), cursor in writes.cursors.items():
+        yield CURSORS, cursor_key(queue, name), None if cursor is None else _encode(cursor.row())
 
 
 def _edits_in_time(writes: WriteBatch) -> Iterator[Edit]:
@@ -288,12 +294,19 @@ def size_of(writes: WriteBatch) -> int:
     if writes.sealed or writes.reservations:
         others += len(writes.sealed)
         others += sum([len(each.ranges) for each in writes.reservations.values() if each is not None])
+    if writes.cursors:
+        others += sum([1 if each is None else each.row_size for each in writes.cursors.values()])
     return bodies + 100 * others
 
 
 def segment_key(segment: Segment) -> bytes:
     """Return the key of a segment's index entry and of its bodies."""
     return PLACE.pack(segment.queue, segment.first)
+
+
+def cursor_key(queue: int, group: str) -> bytes:
+    """Return the key of a group's cursor in a partition."""
+    return NUMBER.pack(queue) + group.encode()
 
 
 def shared_of(durable: bool) -> int:

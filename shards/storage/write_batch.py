@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from shardmq.errors import RowDamaged
 from shardmq.runtime.clock import ClockNote
 from shardmq.shards.segments.segment import Segment
-from shardmq.shards.storage.entries import Reservation, Sealed, SequenceSet, Staged, StagedPlace, Timer
+from shardmq.shards.storage.entries import Reservation, Sealed, SequenceSet, Staged, StagedPlace, StoredCursor, Timer
 from shardmq.shards.storage.identity import StoreIdentity
 from shardmq.topology.entities import Queue as Declared
 
@@ -31,6 +31,7 @@ class WriteBatch:
         concluding: attempts whose messages are to join their queues, by transaction; None when they have.
         ended: numbers of transactions that are decided, all of them, where there is a new one.
         reservations: by (queue, name); None for those that are no more.
+        cursors: of groups, by (queue, group); None for those that are no more.
         clock: what time it is, where that is to be noted.
         damaged: what was found damaged, of queues that are out of service from now on.
         identity: whose the store is, where that has changed.
@@ -56,6 +57,7 @@ class WriteBatch:
     concluding: dict[int, list[int] | None] = field(default_factory=dict)
     ended: list[tuple[int, int]] | None = None
     reservations: dict[tuple[int, str], Reservation | None] = field(default_factory=dict)
+    cursors: dict[tuple[int, str], StoredCursor | None] = field(default_factory=dict)
     clock: ClockNote | None = None
     damaged: list[RowDamaged] = field(default_factory=list)
     identity: StoreIdentity | None = None

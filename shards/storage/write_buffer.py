@@ -21,6 +21,7 @@ from shardmq.shards.storage.entries import (
     SequenceSet,
     Staged,
     StagedPlace,
+    StoredCursor,
     Timer,
 )
 from shardmq.shards.storage.identity import StoreIdentity
@@ -82,6 +83,7 @@ class WriteBuffer:
         self._opened: list[Segment] = []
         self._changed: dict[Segment, None] = {}
         self._settled: list[Segment] = []
+        self._moved: dict[tuple[int, str], StoredCursor] = {}
         self._settled_at: float | None = None
         self._due = False
         self._settle_due = False
@@ -221,6 +223,24 @@ class WriteBuffer:
         self._writes.reservations[queue, name] = reservation
         self._due = True
 
+    def move(self, queue: int, group: str, cursor: StoredCursor) -> None:
+        """Note that a group acknowledged messages; they are written as other settled messages are."""
+        self._moved[queue, group] = cursor
+        if self._settled_at is None:
+            self._settled_at = self.now
+
+    def keep(self, queue: int, group: str, cursor: StoredCursor) -> None:
+        """Write a group's cursor with this pass: something is answered or delivered that is not to be forgotten."""
+        self._moved.pop((queue, group), None)
+        self._writes.cursors[queue, group] = cursor
+        self._due = True
+
+    def lose(self, queue: int, group: str) -> None:
+        """Delete a group's cursor."""
+        self._moved.pop((queue, group), None)
+        self._writes.cursors[queue, group] = None
+        self._due = True
+
     def note(self, clock: ClockNote) -> None:
         """Write what time it is."""
         self._writes.clock = clock
@@ -320,6 +340,8 @@ class WriteBuffer:
             writes.delete, self._settled = self._settled, []
             writes.gone = [segment for segment in self._changed if segment.stored and segment.durable]
             self._changed.clear()
+            writes.cursors.update(self._moved)
+            self._moved.clear()
             self._settled_at = None
         writes.put = [segment for segment in writes.put if segment.live]
         self.store.write(writes)

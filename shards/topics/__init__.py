@@ -6,4 +6,6 @@ cursor.py          Where one reader is in a partition, and which messages it wan
 shared_reading.py  What several readers of a partition get, put together once for all of them.
 tag_filter.py      Which messages a reader wants, by their tags.
 retention.py       How much of a partition is kept: by age and by size.
+group_cursor.py  A group's cursor in a partition: what it has acknowledged, whose the partition is.
+group_deliveries.py  What a group's members have of a partition, and what they get next.
 """

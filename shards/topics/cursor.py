@@ -134,8 +134,8 @@ def out_of_range(partition: Partition, offset: int) -> OffsetOutOfRange:
     return OffsetOutOfRange.of(offset, title, partition.first, partition.next)
 
 
-def cursor_at(partition: Partition, reading: Reading) -> Cursor:
-    """Return a cursor where a reader asks for one.
+def offset_at(partition: Partition, reading: Reading) -> int:
+    """Return the offset at which a reader asks to begin.
 
     Raises:
         OffsetOutOfRange: the reading is exact, and its offset is not kept, nor the next one.
@@ -143,19 +143,27 @@ def cursor_at(partition: Partition, reading: Reading) -> Cursor:
     """
     match reading.begin:
         case "first":
-            offset = partition.first
+            return partition.first
         case "last":
-            offset = partition.last_batch()
+            return partition.last_batch()
         case "time":
-            offset = partition.offset_of(reading.number)
-        case "offset" if reading.is_exact:
-            offset = reading.number
-            if not partition.first <= offset <= partition.next:
-                raise out_of_range(partition, offset)
+            return partition.offset_of(reading.number)
         case "offset":
-            offset = min(max(reading.number, partition.first), partition.next)
+            if reading.is_exact and not partition.first <= reading.number <= partition.next:
+                raise out_of_range(partition, reading.number)
+            return min(max(reading.number, partition.first), partition.next)
         case _:
-            offset = partition.next
+            return partition.next
+
+
+def cursor_at(partition: Partition, reading: Reading) -> Cursor:
+    """Return a cursor where a reader asks for one.
+
+    Raises:
+        OffsetOutOfRange: the reading is exact, and its offset is not kept, nor the next one.
+        RowDamaged: a segment that had to be read is not what was written.
+    """
+    offset = offset_at(partition, reading)
     if reading.tags is None:
         return Cursor(partition, offset)
     return FilteredCursor(partition, offset, TagFilter(reading.tags, reading.has_untagged))

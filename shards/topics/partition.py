@@ -188,6 +188,11 @@ class Partition(KeptMessages):
         batches = self._buffer.read_once(segments[low])
         return next(first for first, batch in batches if batch.timestamp_ms >= time_ms)
 
+    def times(self) -> tuple[int, int]:
+        """Return when the oldest and the newest message came, ms since 1970; 0 where there is none."""
+        segments = self._segments
+        return (segments[0].first_ms, segments[-1].last_ms) if segments else (0, 0)
+
     def last_batch(self) -> int:
         """Return the offset of the first message of the newest batch: of RabbitMQ's last chunk; `next` without any."""
         if not self.index.segments:

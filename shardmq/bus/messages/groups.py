@@ -39,8 +39,8 @@ class CommitOffset(Request[int], frozen=True, tag=100):
     """Move a group's offset on: all messages below it are acknowledged. Answer: the offset, once it is on disk.
 
     A group that has no cursor here gets one; who consumes as its first member says what kind of group it is. Refused
-    (406) where the offset is behind the group's, or outside of the partition's messages, where the epoch is older
-    than the newest, and where it is 0 (nobody's) while the group has consumers here.
+    with `OffsetOutOfRange` where the partition does not have the offset; and (406) where it is behind the group's,
+    where the epoch is older than the newest, and where it is 0 (nobody's) while the group has consumers here.
 
     Attributes:
         queue: id of the partition's queue.
@@ -59,7 +59,8 @@ class ResetGroup(Request[tuple[int, int]], frozen=True, tag=101):
     """Have a group go on elsewhere. Answer: its offset before and after, once that is on disk.
 
     Its members' messages are forgotten: what they acknowledge of them has no effect. They go on from the new place.
-    Refused (404) where the group has no cursor here.
+    Refused (404) where the group has no cursor here, and with `OffsetOutOfRange` where the partition does not have
+    the offset.
 
     Attributes:
         queue: id of the partition's queue.

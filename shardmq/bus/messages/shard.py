@@ -7,6 +7,7 @@ import msgspec
 from shardmq.bus.messages.base import Answer, BusMessage, Call, Inspect, Refusal, Request
 from shardmq.bus.messages.dead_letters import DeadLetter, DeadLetterAccepted, DeadLetterRefused, Gone
 from shardmq.bus.messages.deliveries import CommonDelivery, CommonForgotten, DeliveredPart
+from shardmq.bus.messages.groups import CommitOffset, DropGroup, GroupReading, InspectPartition, ResetGroup
 from shardmq.bus.messages.reads import EndReservation, Peek, Pull, Read, Reserve, Slices
 from shardmq.bus.messages.stores import Copy, Copying, Enroll, Expel, Hold, Identity
 from shardmq.bus.messages.streams import Reading
@@ -74,7 +75,7 @@ class Publish(BusMessage, frozen=True, tag=20):
 
 
 class Consume(Request[int | None], frozen=True, tag=21):
-    """Start a consumer. Answer: the offset where it begins to read a stream; nil for other queues.
+    """Start a consumer. Answer: the offset where it, or its group, begins to read a stream; nil for other queues.
 
     Attributes:
         consumer: its number.
@@ -90,6 +91,7 @@ class Consume(Request[int | None], frozen=True, tag=21):
         overhead: bytes of the window that each message takes beside its record and the names it was published with;
             where 0, only the record counts.
         reading: what it reads of a stream; None for other queues.
+        group: whose messages it gets of a stream, as a member; None for a consumer of its own.
     """
 
     consumer: int
@@ -103,6 +105,7 @@ class Consume(Request[int | None], frozen=True, tag=21):
     settled_late: bool = False
     overhead: int = 0
     reading: Reading | None = None
+    group: GroupReading | None = None
 
 
 class Cancel(Request[None], frozen=True, tag=22):
@@ -327,6 +330,10 @@ ShardRequest = (
     | Enroll
     | Hold
     | Copy
+    | CommitOffset
+    | ResetGroup
+    | DropGroup
+    | InspectPartition
 )
 
 ToShard = (

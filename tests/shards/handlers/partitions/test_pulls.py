@@ -14,7 +14,7 @@ from shardmq.bus.messages.streams import Reading
 from shardmq.message.properties import Properties
 from shardmq.message.record import pack_many, unpack
 from shardmq.message.record_batch import RecordBatch
-from shardmq.shards.handlers import pulls
+from shardmq.shards.handlers.partitions import pulls
 from shardmq.topology.entities import Queue
 from tests.shards.clocked import Clocked
 from tests.shards.driver import run_of

@@ -1,0 +1,5 @@
+"""What is asked of partitions alone.
+
+pulls.py   Messages of partitions by their offsets, in portions; who is at the end may wait for more.
+groups.py  Groups: members, offsets committed and reset.
+"""

@@ -1,0 +1,318 @@
+"""What is asked of groups: members come and go, offsets are committed and reset, cursors looked at and forgotten."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from shardmq.bus.listener import Responder
+from shardmq.bus.messages.groups import (
+    CommitOffset,
+    DropGroup,
+    GroupReading,
+    InspectPartition,
+    PartitionState,
+    ResetGroup,
+)
+from shardmq.bus.messages.shard import Cancelled
+from shardmq.errors import InvalidRequest, NotFound, PreconditionFailed, RequestError
+from shardmq.limits import NAME_BYTES_MAX
+from shardmq.shards.consumers.consumer import Consumer
+from shardmq.shards.consumers.readers import Readers
+from shardmq.shards.handlers.delays import DelayedMessages
+from shardmq.shards.segments.segment import Ranges
+from shardmq.shards.state.hosted_queue import HostedQueue
+from shardmq.shards.state.shard import ShardState
+from shardmq.shards.storage.entries import CursorRow, GroupSettings, common_settings
+from shardmq.shards.topics.cursor import offset_at, out_of_range
+from shardmq.shards.topics.group_cursor import GroupCursor
+
+GROUPS_MAX: Final = 10_000
+"""Groups with a cursor in one partition: some megabytes of memory."""
+
+
+class Groups:
+    """The groups that read partitions of this shard.
+
+    Args:
+        state: the partitions.
+        delays: knows how many messages wait for a time.
+    """
+
+    def __init__(self, state: ShardState, delays: DelayedMessages) -> None:
+        self._state = state
+        self._delays = delays
+        self.handlers: dict[type, Callable[[Any, Any], None]] = {
+            CommitOffset: partial(self._carry_out, self._commit),
+            ResetGroup: partial(self._carry_out, self._reset),
+            DropGroup: partial(self._carry_out, self._drop),
+            InspectPartition: partial(self._carry_out, self._inspect),
+        }
+
+    def load(self, hosted: HostedQueue, stored: Mapping[str, CursorRow]) -> None:
+        """At start: take over the cursors of a partition's groups."""
+        if hosted.readers is None:
+            return
+        for name, row in stored.items():
+            group = self._add(hosted.readers, name, row)
+            self._expect(group)
+
+    def attach(self, hosted: HostedQueue, consumer: Consumer, message: GroupReading) -> int:
+        """Make a consumer one of a group, which it may be the first of; returns what the group reads next.
+
+        The owner of an ordered group before it is cancelled.
+
+        Raises:
+            RequestError: the queue is no stream, the group is of another kind, or the consumer's epoch is too old.
+        """
+        readers = _readers(hosted)
+        _check_name(message.name)
+        settings = _settings(message)
+        group = readers.groups.get(message.name)
+        if group is not None:
+            _check_settings(hosted, group, settings)
+            if group.offset > group.partition.next:
+                raise PreconditionFailed(
+                    f"group '{group.name}' is at offset {group.offset} of {_title(hosted)}, which ends at "
+                    f"{group.partition.next}: it lost messages that the group had read; reset the group"
+                )
+            self._fence(hosted, readers, group, message)
+        else:
+            _check_room(hosted, readers)
+            offset = offset_at(readers.partition, message.begin)
+            group = self._add(readers, message.name, CursorRow(offset, 0, offset))
+        is_new = group.settings is None or message.epoch > group.epoch
+        if group.settings is None:
+            group.settings = settings
+            group.open().learn(settings)
+        group.epoch = max(group.epoch, message.epoch)
+        if is_new:
+            group.keep()
+        readers.attach(consumer, group, message.member)
+        return group.offset
+
+    def delay(self, consumer: Consumer, ranges: Ranges, due_ms: int) -> None:
+        """Make messages that a consumer of a group holds ready again later."""
+        readers = self._state.queues[consumer.queue.id].readers
+        assert readers is not None
+        group = readers.group_of(consumer)
+        group.open().delay(ranges, due_ms)
+        self._expect(group)
+
+    def _add(self, readers: Readers, name: str, row: CursorRow) -> GroupCursor:
+        group = readers.groups[name] = GroupCursor(readers.partition, self._state.buffer, name, row)
+        return group
+
+    def _fence(self, hosted: HostedQueue, readers: Readers, group: GroupCursor, message: GroupReading) -> None:
+        """Have an older owner of an ordered group give way.
+
+        Raises:
+            PreconditionFailed: it is the newcomer who is older.
+        """
+        if message.is_shared:
+            return
+        if message.epoch < group.epoch:
+            raise PreconditionFailed(
+                f"{_title(hosted)} was given to a newer member of group '{group.name}': epoch {message.epoch} is older "
+                f"than {group.epoch}; join the group again"
+            )
+        members = readers.members(group)
+        if members is None:
+            return
+        if message.epoch == group.epoch and message.member != members.owner:
+            raise PreconditionFailed(
+                f"member '{members.owner}' of group '{group.name}' has {_title(hosted)} in epoch {group.epoch}; "
+                "join the group again"
+            )
+        text = f"{_title(hosted)} was given to member '{message.member}' of group '{group.name}'"
+        for consumer in list(members.names):
+            self._end(readers, consumer, text)
+
+    def _end(self, readers: Readers, consumer: Consumer, text: str) -> None:
+        """End a consumer of a group: what it holds returns, and what it settles later is ignored."""
+        del self._state.peers[consumer.peer].consumers[consumer.number]
+        if consumer.timeouts is not None:
+            consumer.timeouts.close()
+        readers.leave(consumer)
+        if consumer.held:
+            consumer.settler.requeue(list(consumer.held))
+        readers.detach(consumer)
+        consumer.peer.post(Cancelled(consumer.number, text))
+
+    def _carry_out(self, act: Callable[[HostedQueue, Readers, Any], Any], responder: Responder[Any], ask: Any) -> None:
+        hosted = self._state.found(responder, ask.queue)
+        if hosted is None:
+            return
+        try:
+            self._state.catch_up(hosted)
+            answer = act(hosted, _readers(hosted), ask)
+        except RequestError as refusal:
+            responder.refuse(refusal.code, refusal.text)
+            return
+        self._state.active[hosted.queue.id] = hosted
+        responder.answer(answer)
+
+    def _commit(self, hosted: HostedQueue, readers: Readers, message: CommitOffset) -> int:
+        partition = readers.partition
+        _check_name(message.group)
+        if not partition.first <= message.offset <= partition.next:
+            raise out_of_range(partition, message.offset)
+        group = readers.groups.get(message.group)
+        if group is None:
+            _check_room(hosted, readers)
+            row = CursorRow(message.offset, message.epoch, message.offset)
+            self._add(readers, message.group, row).keep()
+            return message.offset
+        members = readers.members(group)
+        if members is not None and not message.epoch:
+            raise PreconditionFailed(
+                f"group '{group.name}' has {len(members.names)} consumers of {_title(hosted)}: commit as one of them, "
+                "or end them"
+            )
+        if message.epoch and message.epoch < group.epoch:
+            raise PreconditionFailed(
+                f"{_title(hosted)} was given to a newer member of group '{group.name}': epoch {message.epoch} is older "
+                f"than {group.epoch}; nothing was committed"
+            )
+        if message.offset < group.offset:
+            raise PreconditionFailed(
+                f"group '{group.name}' is at offset {group.offset} of {_title(hosted)} and does not go back to "
+                f"{message.offset} by a commit; reset it"
+            )
+        (members or group).commit(message.offset)
+        return message.offset
+
+    def _reset(self, hosted: HostedQueue, readers: Readers, message: ResetGroup) -> tuple[int, int]:
+        partition, reading = readers.partition, message.reading
+        if reading.begin == "offset" and not partition.first <= reading.number <= partition.next:
+            raise out_of_range(partition, reading.number)
+        new = offset_at(partition, reading)
+        group = readers.groups.get(message.group)
+        if group is None:
+            if not message.make:
+                raise _missing(hosted, message.group)
+            _check_name(message.group)
+            _check_room(hosted, readers)
+            if not message.dry_run:
+                self._add(readers, message.group, CursorRow(new, 0, new)).keep()
+            return new, new
+        old = group.offset
+        if not message.dry_run:
+            (readers.members(group) or group).reset(new)
+        return old, new
+
+    def _drop(self, hosted: HostedQueue, readers: Readers, message: DropGroup) -> bool:
+        group = readers.groups.get(message.group)
+        if group is None:
+            return False
+        members = readers.members(group)
+        if members is not None:
+            raise PreconditionFailed(
+                f"group '{group.name}' has {len(members.names)} consumers of {_title(hosted)}: end them, and delete it "
+                "then"
+            )
+        del readers.groups[message.group]
+        group.lose()
+        return True
+
+    def _inspect(self, _hosted: HostedQueue, readers: Readers, _message: InspectPartition) -> PartitionState:
+        partition = readers.partition
+        groups = []
+        for _, group in sorted(readers.groups.items()):
+            members = readers.members(group)
+            groups.append(members.state() if members is not None else group.state())
+        oldest_ms, newest_ms = partition.times()
+        return PartitionState(partition.first, partition.next, partition.bytes, oldest_ms, newest_ms, groups)
+
+    def _expect(self, group: GroupCursor) -> None:
+        """Look at a group when its first delay is over."""
+        deliveries = group.deliveries
+        if deliveries is None or not deliveries.delays:
+            return
+        due_ms = deliveries.delays[0][0]
+        if deliveries.expected_ms is None or due_ms < deliveries.expected_ms:
+            deliveries.expected_ms = due_ms
+            self._delays.others += 1
+            self._state.schedule.at(due_ms, partial(self._look, group.partition.id, group.name, due_ms))
+
+    def _look(self, number: int, name: str, due_ms: int) -> None:
+        self._delays.others -= 1
+        hosted = self._state.queues.get(number)
+        group = hosted.readers.groups.get(name) if hosted is not None and hosted.readers is not None else None
+        deliveries = group.deliveries if group is not None else None
+        if hosted is None or group is None or deliveries is None or deliveries.expected_ms != due_ms:
+            return
+        deliveries.expected_ms = None
+        deliveries.end_delays(self._state.schedule.now_ms)
+        self._expect(group)
+        group.close()
+        self._state.active[number] = hosted
+
+
+def _title(hosted: HostedQueue) -> str:
+    """As errors call a partition."""
+    return f"stream '{hosted.queue.declared.name}' in vhost '{hosted.queue.declared.vhost}'"
+
+
+def _readers(hosted: HostedQueue) -> Readers:
+    if hosted.readers is None:
+        raise PreconditionFailed(f"{hosted.title} is no stream, and has no groups; declare it with x-queue-type=stream")
+    return hosted.readers
+
+
+def _settings(message: GroupReading) -> GroupSettings:
+    begin = message.begin
+    return common_settings(
+        GroupSettings(
+            message.is_shared,
+            message.delivery_limit,
+            message.dead_letter_exchange,
+            message.dead_letter_routing_key,
+            tuple(sorted(set(begin.tags))) if begin.tags is not None else None,
+            begin.has_untagged,
+        )
+    )
+
+
+_SETTINGS: Final = {
+    "is_shared": "kind",
+    "delivery_limit": "x-delivery-limit",
+    "dead_letter_exchange": "x-dead-letter-exchange",
+    "dead_letter_routing_key": "x-dead-letter-routing-key",
+    "tags": "x-stream-filter",
+    "has_untagged": "x-stream-match-unfiltered",
+}
+"""What errors call a group's settings."""
+
+
+def _check_settings(hosted: HostedQueue, group: GroupCursor, settings: GroupSettings) -> None:
+    """Make sure that a member says of its group what the first one said."""
+    if group.settings is None or group.settings == settings:
+        return
+    for name, title in _SETTINGS.items():
+        here, there = _shown(name, getattr(group.settings, name)), _shown(name, getattr(settings, name))
+        if here != there:
+            raise PreconditionFailed(
+                f"group '{group.name}' of {_title(hosted)} has {title} {here}, and a member asks for {there}; "
+                "use the same, or delete the group"
+            )
+
+
+def _shown(name: str, value: object) -> object:
+    if name == "is_shared":
+        return "shared" if value else "ordered"
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _check_name(name: str) -> None:
+    size = len(name.encode("utf-8", "surrogatepass"))
+    if not 0 < size <= NAME_BYTES_MAX:
+        raise InvalidRequest(f"a group's name has 1 to {NAME_BYTES_MAX} bytes, and '{name[:32]}' has {size}")
+
+
+def _check_room(hosted: HostedQueue, readers: Readers) -> None:
+    if len(readers.groups) >= GROUPS_MAX:
+        raise PreconditionFailed(f"{_title(hosted)} has {GROUPS_MAX} groups, the most there may be; delete some")
+
+
+def _missing(hosted: HostedQueue, name: str) -> NotFound:
+    return NotFound(f"no group '{name}' has read {_title(hosted)}")
