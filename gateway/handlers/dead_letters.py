@@ -55,6 +55,7 @@ class _PendingDeadLetter:
     link: ShardLink
     life: int
     queue: int
+    group: str
     first: int
     end: int
     producer: int
@@ -80,9 +81,9 @@ class DeadLetterPublisher:
         state.changed()
         queue = state.topology.queue_by_id(dead.queue)
         if queue is None:  # not here yet: shards open their sessions with a new gateway before the coordinator does
-            link.dialer.post(DeadLetterRefused(dead.queue, [(dead.first, dead.first + dead.batch.count)]))
+            link.dialer.post(DeadLetterRefused(dead.queue, [(dead.first, dead.first + dead.batch.count)], dead.group))
             return
-        arguments = QueueArguments.of(queue.arguments)
+        arguments = _arguments(queue, dead)
         assert arguments.dead_letter_exchange is not None
         key = arguments.dead_letter_routing_key
         origin, place = dead.batch, 0
@@ -90,7 +91,9 @@ class DeadLetterPublisher:
         for (route, priority), letters in groupby(self._letters(queue, arguments, dead), key=itemgetter(0, 1)):
             records = [record for *_, record in letters]
             first = dead.first + place
-            pending = _PendingDeadLetter(link, link.life, dead.queue, first, first + len(records), dead.producer)
+            pending = _PendingDeadLetter(
+                link, link.life, dead.queue, dead.group, first, first + len(records), dead.producer
+            )
             batch = RecordBatch(
                 arguments.dead_letter_exchange,
                 origin.routing_key if key is None else key,
@@ -123,8 +126,8 @@ class DeadLetterPublisher:
                 continue
             middle = pending.first + taken
             if taken:
-                pending.link.dialer.post(DeadLetterAccepted(pending.queue, [(pending.first, middle)]))
-            pending.link.dialer.post(DeadLetterRefused(pending.queue, [(middle, pending.end)]))
+                pending.link.dialer.post(DeadLetterAccepted(pending.queue, [(pending.first, middle)], pending.group))
+            pending.link.dialer.post(DeadLetterRefused(pending.queue, [(middle, pending.end)], pending.group))
             self._state.changed()
 
     def _letters(self, queue: Queue, arguments: QueueArguments, dead: DeadLetter) -> list[tuple[Route, int, bytes]]:
@@ -191,9 +194,19 @@ class DeadLetterPublisher:
         if self._state.coordinator.is_current:
             self._arrived(pending)
         else:
-            pending.link.dialer.post(DeadLetterRefused(pending.queue, [(pending.first, pending.end)]))
+            pending.link.dialer.post(DeadLetterRefused(pending.queue, [(pending.first, pending.end)], pending.group))
 
     def _arrived(self, pending: _PendingDeadLetter) -> None:
         if pending.life == pending.link.life:  # else the shard has forgotten what it handed over, and will do so again
-            pending.link.dialer.post(DeadLetterAccepted(pending.queue, [(pending.first, pending.end)]))
+            pending.link.dialer.post(DeadLetterAccepted(pending.queue, [(pending.first, pending.end)], pending.group))
             self._state.changed()
+
+
+def _arguments(queue: Queue, dead: DeadLetter) -> QueueArguments:
+    """Return the arguments of a queue, with those of the group whose messages died in it."""
+    arguments = QueueArguments.of(queue.arguments)
+    if not dead.group:
+        return arguments
+    return msgspec.structs.replace(
+        arguments, dead_letter_exchange=dead.exchange, dead_letter_routing_key=dead.routing_key
+    )

@@ -9,8 +9,10 @@ from shardmq.bus.listener import Peer
 from shardmq.bus.messages.dead_letters import DeadLetter, DeadLetterAccepted, DeadLetterRefused
 from shardmq.errors import RowDamaged
 from shardmq.ranges import RangeSet
+from shardmq.shards.queues.dead_letter_outbox import DeadLetter as Dead
 from shardmq.shards.state.hosted_queue import HostedQueue
 from shardmq.shards.state.shard import ShardState
+from shardmq.shards.topics.partition import Partition
 
 LETTERS_MAX: Final = 64
 LETTERS_BYTES_MAX: Final = 4 << 20
@@ -23,6 +25,9 @@ AGAIN_MS: Final = 1000
 """When a letter that was refused is sent again."""
 
 Ranges = list[tuple[int, int]]
+
+Key = tuple[int, str]
+"""Whose dead letters: a queue's id, and the group of a partition, or ""."""
 
 
 class _Letter:
@@ -46,8 +51,8 @@ class DeadLetterSender:
     def __init__(self, state: ShardState) -> None:
         self._state = state
         self._gateways: deque[Peer] = deque()
-        self._waiting: dict[int, HostedQueue] = {}
-        self._out: dict[int, list[_Letter]] = {}
+        self._waiting: dict[Key, HostedQueue] = {}
+        self._out: dict[Key, list[_Letter]] = {}
         self._dead_letters = self._bytes = 0
         self.handlers: dict[type, Callable[[Any, Any], None]] = {
             DeadLetterAccepted: self._arrived,
@@ -64,23 +69,27 @@ class DeadLetterSender:
         if gateway not in self._gateways:
             return
         self._gateways.remove(gateway)
-        for number, dead_letters in list(self._out.items()):
+        for key, dead_letters in list(self._out.items()):
             for letter in [letter for letter in dead_letters if letter.peer is gateway]:
-                self._retry(number, list(letter.left))
-                self._done(number, letter)
+                self._retry(key, list(letter.left))
+                self._done(key, letter)
 
     def look(self, hosted: HostedQueue) -> None:
         """Note a queue that may have new dead letters."""
-        outbox = hosted.queue.outbox
-        if outbox is not None and outbox.waiting:
-            self._waiting[hosted.queue.id] = hosted
+        queue = hosted.queue
+        if queue.outbox is not None and queue.outbox.waiting:
+            self._waiting[queue.id, ""] = hosted
+        elif isinstance(queue, Partition):
+            for group in queue.letters:
+                self._waiting[queue.id, group] = hosted
+            queue.letters.clear()
 
     def send(self) -> None:
         """Send as many as may be under way, queue by queue, to the gateways in turn."""
         while self._waiting and self._gateways and self._dead_letters < LETTERS_MAX and self._bytes < LETTERS_BYTES_MAX:
-            number, hosted = next(iter(self._waiting.items()))
-            del self._waiting[number]
-            outbox = hosted.queue.outbox
+            key, hosted = next(iter(self._waiting.items()))
+            del self._waiting[key]
+            outbox = hosted.outbox(key[1])
             if hosted.is_gone or outbox is None:
                 continue
             try:
@@ -89,57 +98,71 @@ class DeadLetterSender:
                 self._state.take_out(damage)
                 continue
             for dead_letter in dead:
-                gateway = self._gateways[0]
-                self._gateways.rotate(-1)
-                first, reason, delivery_count, batch, producer, gone = dead_letter
-                gateway.post(DeadLetter(number, first, reason, batch, delivery_count, producer, gone))
-                letter = _Letter(gateway, first, first + batch.count, len(batch.records))
-                self._out.setdefault(number, []).append(letter)
-                self._dead_letters += 1
-                self._bytes += letter.bytes
-            self.look(hosted)
+                self._post(key, hosted, dead_letter)
+            if outbox.waiting:
+                self._waiting[key] = hosted
+
+    def _post(self, key: Key, hosted: HostedQueue, dead: Dead) -> None:
+        """Hand messages that died together to the next gateway."""
+        gateway = self._gateways[0]
+        self._gateways.rotate(-1)
+        number, group = key
+        first, reason, delivery_count, batch, producer, gone = dead
+        exchange, routing_key = hosted.letters_go_to(group)
+        message = DeadLetter(number, first, reason, batch, delivery_count, producer, gone, group, exchange, routing_key)
+        gateway.post(message)
+        letter = _Letter(gateway, first, first + batch.count, len(batch.records))
+        self._out.setdefault(key, []).append(letter)
+        self._dead_letters += 1
+        self._bytes += letter.bytes
 
     def retire(self, number: int) -> None:
         """Forget the dead letters of a queue that is deleted, those under way included."""
-        self._waiting.pop(number, None)
-        for letter in self._out.get(number, [])[:]:
-            self._done(number, letter)
+        for key in [key for key in self._waiting if key[0] == number]:
+            del self._waiting[key]
+        for key in [key for key in self._out if key[0] == number]:
+            for letter in self._out[key][:]:
+                self._done(key, letter)
 
     def _arrived(self, peer: Peer, message: DeadLetterAccepted) -> None:
         hosted = self._state.queues.get(message.queue)
-        outbox = hosted.queue.outbox if hosted is not None else None
-        parts = self._answered(peer, message.queue, message.ranges)
+        outbox = hosted.outbox(message.group) if hosted is not None else None
+        parts = self._answered(peer, (message.queue, message.group), message.ranges)
         if hosted is not None and outbox is not None:
             outbox.buried(parts)
+            if message.group:
+                hosted.close_group(message.group)
             self._state.active[message.queue] = hosted
 
     def _refused(self, peer: Peer, message: DeadLetterRefused) -> None:
-        parts = self._answered(peer, message.queue, message.ranges)
+        key = message.queue, message.group
+        parts = self._answered(peer, key, message.ranges)
         if parts:
             schedule = self._state.schedule
-            schedule.at(schedule.now_ms + AGAIN_MS, partial(self._retry, message.queue, parts))
+            schedule.at(schedule.now_ms + AGAIN_MS, partial(self._retry, key, parts))
 
-    def _answered(self, peer: Peer, number: int, ranges: Ranges) -> Ranges:
+    def _answered(self, peer: Peer, key: Key, ranges: Ranges) -> Ranges:
         """Note a gateway's answer; returns those of the messages that it had, and had not answered for."""
         found: Ranges = []
-        for letter in [letter for letter in self._out.get(number, ()) if letter.peer is peer]:
+        for letter in [letter for letter in self._out.get(key, ()) if letter.peer is peer]:
             for start, end in ranges:
                 found += letter.left.within(start, end)
                 letter.left.remove(start, end)
             if not letter.left:
-                self._done(number, letter)
+                self._done(key, letter)
         return sorted(found)
 
-    def _retry(self, number: int, ranges: Ranges) -> None:
-        hosted = self._state.queues.get(number)
-        if hosted is not None and hosted.queue.outbox is not None:
-            hosted.queue.outbox.retry(ranges)
-            self._waiting[number] = hosted
+    def _retry(self, key: Key, ranges: Ranges) -> None:
+        hosted = self._state.queues.get(key[0])
+        outbox = hosted.outbox(key[1]) if hosted is not None else None
+        if hosted is not None and outbox is not None:
+            outbox.retry(ranges)
+            self._waiting[key] = hosted
 
-    def _done(self, number: int, letter: _Letter) -> None:
-        dead_letters = self._out[number]
+    def _done(self, key: Key, letter: _Letter) -> None:
+        dead_letters = self._out[key]
         dead_letters.remove(letter)
         if not dead_letters:
-            del self._out[number]
+            del self._out[key]
         self._dead_letters -= 1
         self._bytes -= letter.bytes

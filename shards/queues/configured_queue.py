@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from shardmq.limits import LETTER_PRODUCERS
 from shardmq.message.record_batch import RecordBatch
 from shardmq.ranges import RangeSet
 from shardmq.runtime.clock import SteadyClock
@@ -13,6 +14,7 @@ from shardmq.shards.queues.dead_letter_outbox import (
     MAXLEN,
     REJECTED,
     DeadLetterOutbox,
+    passing_producer,
 )
 from shardmq.shards.queues.delivery import ALL_BATCHES, Delivery
 from shardmq.shards.queues.length_limit import LengthLimit
@@ -65,7 +67,9 @@ class ConfiguredQueue:
         self._levels = PriorityLevels(declared, buffer, arguments, stored)
         self.outbox: DeadLetterOutbox | None = None
         if arguments.dead_letter_exchange is not None:
-            self.outbox = DeadLetterOutbox(self._levels, declared.id, declared.durable)
+            passing = passing_producer()
+            lasting = LETTER_PRODUCERS + declared.id if declared.durable else passing
+            self.outbox = DeadLetterOutbox(self._levels, lasting, passing)
         self.expired = self.dropped = 0
         self._delayed = RangeSet(self._levels.keep_held(stored.delayed))
         self.reserved = _count_of(self._levels.keep_held(stored.reserved))

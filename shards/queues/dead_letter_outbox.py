@@ -13,12 +13,11 @@ that do not survive leave their numbers to others; a queue's are another produce
 
 import secrets
 from collections import deque
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from shardmq.limits import LETTER_PRODUCERS
 from shardmq.message.record_batch import PERSISTENT, RecordBatch
 from shardmq.ranges import RangeSet
-from shardmq.shards.queues.priority_levels import PriorityLevels
 from shardmq.shards.segments.segment import Ranges
 
 REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT, ACK_TIMEOUT = (
@@ -62,25 +61,43 @@ class DeadLetter(NamedTuple):
     gone: Ranges
 
 
+class Keeper(Protocol):
+    """Where dead letters lie, held."""
+
+    def read(self, ranges: Ranges, room: int, alone: bool) -> list[tuple[int, int, RecordBatch]]:
+        """Read messages, cut where they were not delivered equally often: (first number, delivery count, batch)."""
+
+    def drop(self, ranges: Ranges) -> None:
+        """Settle messages."""
+
+    def gaps_below(self, number: int, most: int) -> Ranges:
+        """Return numbers below one whose messages are settled: their first ranges, `most` at most."""
+
+
+def passing_producer() -> int:
+    """Return whose messages the dead letters are published as that do not survive a restart."""
+    return LETTER_PRODUCERS + _PASSING + secrets.randbelow(_PASSING)
+
+
 class DeadLetterOutbox:
-    """The dead letters of one queue, in the order of their deaths.
+    """The dead letters of one queue, or of one group of a partition, in the order of their deaths.
 
     Args:
-        subqueues: where they lie, held.
-        queue: its id.
-        durable: whether it survives a restart.
+        keeper: where they lie, held.
+        lasting: whose messages those are published as that survive a restart.
+        passing: whose messages the others are published as.
 
     Attributes:
         count: how many there are.
         dead_lettered: how many have left, since start.
     """
 
-    __slots__ = ("_levels", "_lasting", "_dead_letters", "_out", "_passing", "_waiting", "count", "dead_lettered")
+    __slots__ = ("_dead_letters", "_keeper", "_lasting", "_out", "_passing", "_waiting", "count", "dead_lettered")
 
-    def __init__(self, subqueues: PriorityLevels, queue: int, durable: bool) -> None:
-        self._levels = subqueues
-        self._passing = LETTER_PRODUCERS + _PASSING + secrets.randbelow(_PASSING)
-        self._lasting = LETTER_PRODUCERS + queue if durable else self._passing
+    def __init__(self, keeper: Keeper, lasting: int, passing: int) -> None:
+        self._keeper = keeper
+        self._passing = passing
+        self._lasting = lasting
         self._dead_letters = 0
         self._waiting: deque[tuple[int, int, str]] = deque()
         self._out: dict[str, RangeSet] = {}
@@ -108,7 +125,7 @@ class DeadLetterOutbox:
         while waiting:
             start, end, reason = waiting.popleft()
             after = start
-            for first, delivery_count, batch in self._levels.read([(start, end)], limit_bytes, alone=not outbox):
+            for first, delivery_count, batch in self._keeper.read([(start, end)], limit_bytes, alone=not outbox):
                 producer = self._lasting if batch.flags & PERSISTENT else self._passing
                 outbox.append(DeadLetter(first, reason, delivery_count, batch, producer, self._gone(first)))
                 limit_bytes -= len(batch.records)
@@ -125,7 +142,7 @@ class DeadLetterOutbox:
         All are below the dead letter's own: those above may be given anew after a crash.
         """
         self._dead_letters += 1
-        return [] if self._dead_letters % GONE_EVERY else self._levels.gaps_below(first, GONE_RANGES)
+        return [] if self._dead_letters % GONE_EVERY else self._keeper.gaps_below(first, GONE_RANGES)
 
     def buried(self, ranges: Ranges) -> None:
         """Settle those of these messages that are out: they have arrived."""
@@ -135,7 +152,24 @@ class DeadLetterOutbox:
                 gone = out.remove(start, end)
                 self.count -= gone
                 self.dead_lettered += gone
-                self._levels.drop(parts)
+                self._keeper.drop(parts)
+
+    def ranges(self) -> Ranges:
+        """Return which messages they are."""
+        return [(start, end) for start, end, _ in self._waiting] + [part for out in self._out.values() for part in out]
+
+    def forget(self, end: int) -> Ranges:
+        """Forget those below a number that are not on their way; returns them."""
+        forgotten: Ranges = []
+        for _ in range(len(self._waiting)):
+            first, stop, reason = self._waiting.popleft()
+            if first < end:
+                forgotten.append((first, min(stop, end)))
+                first = min(stop, end)
+            if first < stop:
+                self._waiting.append((first, stop, reason))
+        self.count -= sum([stop - first for first, stop in forgotten])
+        return forgotten
 
     def retry(self, ranges: Ranges) -> None:
         """Make those of these messages that are out the next ones to be taken."""

@@ -6,6 +6,7 @@ from shardmq.runtime.clock import SteadyClock
 from shardmq.shards.consumers.readers import Readers
 from shardmq.shards.consumers.round_robin import RoundRobin
 from shardmq.shards.queues.configured_queue import ConfiguredQueue
+from shardmq.shards.queues.dead_letter_outbox import DeadLetterOutbox
 from shardmq.shards.queues.plain_queue import PlainQueue
 from shardmq.shards.queues.queue import Queue
 from shardmq.shards.state.deduplication import ProducerSequences
@@ -91,6 +92,33 @@ class HostedQueue:
     def title(self) -> str:
         """As errors call it."""
         return f"queue '{self.queue.declared.name}' in vhost '{self.queue.declared.vhost}'"
+
+    def outbox(self, group: str = "") -> DeadLetterOutbox | None:
+        """Return the dead letters of the queue, or of a group that reads it; None where there are none."""
+        if not group:
+            return self.queue.outbox
+        cursor = self.readers.groups.get(group) if self.readers is not None else None
+        return cursor.deliveries.letters if cursor is not None and cursor.deliveries is not None else None
+
+    def letters_go_to(self, group: str) -> tuple[str | None, str | None]:
+        """Return the dead-letter exchange and key of a group that reads it; None for those of the queue itself."""
+        cursor = self.readers.groups.get(group) if group and self.readers is not None else None
+        settings = cursor.settings if cursor is not None else None
+        return (
+            (settings.dead_letter_exchange, settings.dead_letter_routing_key) if settings is not None else (None, None)
+        )
+
+    def close_group(self, group: str) -> None:
+        """Let a group without members rest, where nothing is to come of what they had."""
+        cursor = self.readers.groups.get(group) if self.readers is not None else None
+        if cursor is not None:
+            cursor.close()
+
+    @property
+    def has_letters(self) -> bool:
+        """Return whether there may be dead letters to take."""
+        queue = self.queue
+        return bool(queue.letters) if isinstance(queue, Partition) else queue.outbox is not None
 
     def mark_exactly(self) -> None:
         """Write down exactly what was delivered, at a clean stop."""

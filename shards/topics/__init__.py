@@ -7,5 +7,7 @@ shared_reading.py  What several readers of a partition get, put together once fo
 tag_filter.py      Which messages a reader wants, by their tags.
 retention.py       How much of a partition is kept: by age and by size.
 group_cursor.py  A group's cursor in a partition: what it has acknowledged, whose the partition is.
+fresh_messages.py  What a group has not been delivered, from an offset on.
+group_letters.py  Dead letters of a group.
 group_deliveries.py  What a group's members have of a partition, and what they get next.
 """

@@ -8,18 +8,19 @@ past a message that was returned with a delay, until that is over.
 """
 
 from bisect import insort
-from collections import deque
 from typing import Final, Protocol
 
 from shardmq.message.record_batch import RecordBatch
 from shardmq.ranges import RangeSet
+from shardmq.shards.queues.dead_letter_outbox import DELIVERY_LIMIT, REJECTED
 from shardmq.shards.queues.delivery import Delivery, make_delivery
 from shardmq.shards.queues.ready_messages import MARK_LEAP
 from shardmq.shards.segments.delivery_counts import DeliveryCounts
 from shardmq.shards.segments.segment import Ranges
 from shardmq.shards.segments.slicer import BatchSlicer
 from shardmq.shards.storage.entries import GroupSettings
-from shardmq.shards.topics.cursor import SCAN_BYTES
+from shardmq.shards.topics.fresh_messages import FreshMessages
+from shardmq.shards.topics.group_letters import GroupLetters, new_producer
 from shardmq.shards.topics.partition import Partition
 from shardmq.shards.topics.tag_filter import TagFilter
 
@@ -43,6 +44,7 @@ class Group(Protocol):
     mark: int
     acked: RangeSet | None
     counts: DeliveryCounts | None
+    letters: int
     lost: int
 
     def moved(self) -> None:
@@ -60,26 +62,24 @@ class GroupDeliveries:
         offset: where it reads on.
 
     Attributes:
-        offset: of the fresh message that comes next.
-        unsettled: messages below it that are not acknowledged.
+        unsettled: messages that were delivered and are not acknowledged.
         returned: those of them that are ready again.
         delays: those of them that were returned with a delay, in the order they are due.
+        letters: those of them that have died; None where the group has no dead-letter exchange.
         expected_ms: when it is looked whether the first delay is over; None where it is not.
         settled: how many messages were settled since the deliveries began.
     """
 
     __slots__ = (
         "_again_until",
+        "_fresh",
         "_group",
         "_is_ordered",
+        "_limit",
         "_partition",
-        "_passed",
-        "_runs",
-        "_seen",
-        "_tags",
         "delays",
         "expected_ms",
-        "offset",
+        "letters",
         "returned",
         "unsettled",
     )
@@ -87,40 +87,46 @@ class GroupDeliveries:
     def __init__(self, group: Group, offset: int) -> None:
         self._group = group
         self._partition = group.partition
-        self.offset = self._seen = offset
+        self._fresh = FreshMessages(group.partition, offset, group.acked)
         self.unsettled = RangeSet()
         self.returned = RangeSet()
         self.delays: list[Delay] = []
         self.expected_ms: int | None = None
-        self._passed = group.acked  # at or above the offset: acknowledged, or delayed when the shard was started
         self._again_until = group.mark  # what is below may have been delivered before
-        self._runs: deque[tuple[int, int]] = deque()
         self.learn(group.settings)
 
     def learn(self, settings: GroupSettings | None) -> None:
         """Take over what the first member said of the group."""
-        self._is_ordered = settings is None or not settings.is_shared
-        self._tags: TagFilter | None = None
-        if settings is not None and settings.tags is not None:
-            self._tags = TagFilter(settings.tags, settings.has_untagged)
+        self.letters: GroupLetters | None = None
+        self._limit: int | None = None
+        self._is_ordered = True
+        if settings is None:
+            return
+        self._is_ordered = not settings.is_shared
+        self._limit = settings.delivery_limit
+        if settings.tags is not None:
+            self._fresh.tags = TagFilter(settings.tags, settings.has_untagged)
+        if settings.dead_letter_exchange is not None:
+            self.letters = GroupLetters(self._partition, self, self._group.letters)
 
     def adopt(self, delays: list[Delay]) -> None:
         """Take over delays that a start found, of messages at or above the offset."""
         self.delays = sorted(delays)
-        passed = self._passed = self._passed or RangeSet()
+        passed = self._fresh.passed = self._fresh.passed or RangeSet()
         for _, start, end in delays:
             self.unsettled.add(start, end)
             passed.add(start, end)
 
     @property
     def floor(self) -> int:
-        """Return the lowest message that is not acknowledged; `offset` where there is none."""
-        return min(self.unsettled.first()[0], self.offset) if self.unsettled else self.offset
+        """Return the lowest message that is not acknowledged; the next fresh one where there is none."""
+        offset = self._fresh.offset
+        return min(self.unsettled.first()[0], offset) if self.unsettled else offset
 
     @property
     def reached(self) -> int:
         """Return where everything that may have been delivered ends."""
-        return max(self.offset, self._again_until)
+        return max(self._fresh.offset, self._again_until)
 
     @property
     def ranges(self) -> int:
@@ -135,7 +141,7 @@ class GroupDeliveries:
     @property
     def dying(self) -> int:
         """Return how many dead letters have not arrived."""
-        return 0
+        return self.letters.count if self.letters is not None else 0
 
     @property
     def is_idle(self) -> bool:
@@ -144,8 +150,8 @@ class GroupDeliveries:
 
     def acked_above(self) -> Ranges:
         """Return what is acknowledged above the floor."""
-        acked = self.unsettled.gaps(self.floor, self.offset)
-        for passed in self._passed or ():
+        acked = self.unsettled.gaps(self.floor, self._fresh.offset)
+        for passed in self._fresh.passed or ():
             for start, end in self.unsettled.gaps(*passed):
                 if acked and acked[-1][1] == start:
                     start = acked.pop()[0]
@@ -155,13 +161,7 @@ class GroupDeliveries:
     @property
     def is_behind(self) -> bool:
         """Return whether there may be messages for it, though none is ready: more has to be looked through first."""
-        return (
-            self._tags is not None
-            and not self._runs
-            and self._seen < self._partition.next
-            and self._may_go_on
-            and not self.returned
-        )
+        return self._fresh.is_behind and self._may_go_on and not self.returned
 
     @property
     def _may_go_on(self) -> bool:
@@ -172,8 +172,8 @@ class GroupDeliveries:
     def ready(self) -> int:
         """Return how many messages wait in a row: those that came back, or fresh ones where none did."""
         oldest = self._partition.first
-        if self.offset < oldest or (self.returned and self.returned.first()[0] < oldest):
-            self._lose(oldest)
+        if self._fresh.offset < oldest or (self.returned and self.returned.first()[0] < oldest):
+            self._lose_below(oldest)
         if self.returned:
             if not (self.delays and self._is_ordered):
                 return self.returned.count
@@ -183,6 +183,14 @@ class GroupDeliveries:
             return 0
         start, end = self._run()
         return end - start
+
+    def _run(self) -> tuple[int, int]:
+        """Return fresh messages in a row."""
+        before = self._fresh.offset
+        run = self._fresh.run()
+        if run[0] != before and not self.unsettled:  # what was passed over has moved the floor
+            self._group.moved()
+        return run
 
     def take(self, limit: int, room: int, alone: bool) -> list[Delivery]:
         """Deliver what is ready, in order; it is unsettled from here on."""
@@ -198,15 +206,24 @@ class GroupDeliveries:
         if not pieces:
             return []
         first, batch = pieces[-1]
-        self.offset = first + batch.count
-        self.unsettled.add(start, self.offset)
+        end = self._fresh.offset = first + batch.count
+        self.unsettled.add(start, end)
         group = self._group
-        if self.offset > group.mark:
-            group.mark = self.offset + MARK_LEAP
+        if end > group.mark:
+            group.mark = end + MARK_LEAP
             group.keep()
         if is_again:
-            return [part for first, batch in pieces for part in self._counted(first, batch)]
+            return self._living([part for first, batch in pieces for part in self.counted(first, batch)])
         return [make_delivery((first, False, 0, batch)) for first, batch in pieces]
+
+    def _living(self, deliveries: list[Delivery]) -> list[Delivery]:
+        """Let those die again that were dying when the shard was ended; return the others."""
+        limit = self._limit
+        if limit is None or all(delivery.delivery_count <= limit for delivery in deliveries):
+            return deliveries
+        spent = [each for each in deliveries if each.delivery_count > limit]
+        self._die([(each.first, each.first + each.batch.count) for each in spent], DELIVERY_LIMIT)
+        return [each for each in deliveries if each.delivery_count <= limit]
 
     def stored_bytes(self) -> int:
         """Return the bytes of the next message, where it is alone in a segment not in memory; else 0."""
@@ -233,8 +250,15 @@ class GroupDeliveries:
             self.returned.add(start, end)
 
     def reject(self, ranges: Ranges) -> None:
-        """Settle messages that no member wants."""
-        self.settle(ranges)
+        """Dead-letter messages that no member wants, or settle them."""
+        self._die(ranges, REJECTED)
+
+    def _die(self, ranges: Ranges, reason: str) -> None:
+        if self.letters is None:
+            self.settle(ranges)
+        else:
+            self.letters.add(ranges, reason)
+            self._partition.letters[self._group.name] = self.letters
 
     def time_out(self, ranges: Ranges) -> None:
         """Make messages ready again that a member has held for too long."""
@@ -242,15 +266,14 @@ class GroupDeliveries:
 
     def put_back(self, ranges: Ranges, fresh_from: int) -> None:
         """Make delivered messages ready again that nobody has seen: it counts for no delivery."""
-        start, end = ranges[-1]
-        start = max(start, fresh_from)
-        if end == self.offset and start < end:
+        *others, (first, end) = ranges
+        start = max(first, fresh_from)
+        if end == self._fresh.offset and start < end:
             self.unsettled.remove(start, end)
-            self.offset = self._seen = start
-            self._runs.clear()
-            ranges = [*ranges[:-1], *([(ranges[-1][0], start)] if ranges[-1][0] < start else [])]
-        for first, stop in ranges:
-            self.returned.add(first, stop)
+            self._fresh.go_to(start)
+            end = start
+        for start, stop in [*others, (first, end)]:
+            self.returned.add(start, stop)
 
     def delay(self, ranges: Ranges, due_ms: int) -> None:
         """Make delivered messages ready again at a time."""
@@ -268,8 +291,11 @@ class GroupDeliveries:
             self._group.moved()
 
     def advance(self, offset: int) -> None:
-        """Acknowledge all messages below an offset."""
+        """Acknowledge all messages below an offset; those that are dying do so nevertheless."""
+        dying = self.letters.ranges() if self.letters is not None else []
         self.unsettled.remove(0, offset)
+        for start, end in dying:
+            self.unsettled.add(start, end)
         self._forget(offset)
 
     def reset(self, offset: int) -> None:
@@ -277,9 +303,19 @@ class GroupDeliveries:
         self.unsettled.clear()
         self.returned.clear()
         self.delays.clear()
-        self._passed = self._group.counts = None
-        self._runs.clear()
-        self.offset = self._seen = self._again_until = self._group.mark = offset
+        self._fresh.passed = self._group.counts = None
+        self._fresh.go_to(offset)
+        self._again_until = self._group.mark = offset
+        self._partition.letters.pop(self._group.name, None)
+        if self.letters is not None:
+            self._group.letters = new_producer()  # what died before may die again
+            self.letters = GroupLetters(self._partition, self, self._group.letters)
+
+    def lose(self, ranges: Ranges) -> None:
+        """Forget messages that retention dropped."""
+        for start, end in ranges:
+            self._group.lost += self.unsettled.remove(start, end)
+        self._group.moved()
 
     def _forget(self, oldest: int) -> None:
         """Nothing below an offset is ready or waits any more."""
@@ -287,23 +323,18 @@ class GroupDeliveries:
         self.delays = [(due, max(start, oldest), end) for due, start, end in self.delays if end > oldest]
         if self._group.counts:
             self._group.counts.remove(0, oldest)
-        if self._passed:
-            self._passed.remove(0, oldest)
-        if self.offset < oldest:
-            self.offset = oldest
-            self._seen = max(self._seen, oldest)
+        self._fresh.leave(oldest)
 
-    def _lose(self, oldest: int) -> None:
+    def _lose_below(self, oldest: int) -> None:
         """Retention has dropped messages that were not read; what members hold of them is theirs."""
         lost = self.returned.within(0, oldest)
         lost += [(start, min(end, oldest)) for _, start, end in self.delays if start < oldest]
-        for start, end in lost:
-            self.unsettled.remove(start, end)
-        if self.offset < oldest:
-            lost += self._passed.gaps(self.offset, oldest) if self._passed else [(self.offset, oldest)]
-        self._group.lost += sum([end - start for start, end in lost])
+        self.lose(lost)
+        fresh = self._fresh
+        if fresh.offset < oldest:
+            unread = fresh.passed.gaps(fresh.offset, oldest) if fresh.passed else [(fresh.offset, oldest)]
+            self._group.lost += sum([end - start for start, end in unread])
         self._forget(oldest)
-        self._group.moved()
 
     def _head(self) -> int | None:
         """Return the message that comes next; None where none is ready."""
@@ -322,10 +353,10 @@ class GroupDeliveries:
         deliveries: list[Delivery] = []
         for first, batch in self._partition.read(ranges, room, alone):
             self.returned.remove(first, first + batch.count)
-            deliveries += self._counted(first, batch)
+            deliveries += self.counted(first, batch)
         return deliveries
 
-    def _counted(self, first: int, batch: RecordBatch) -> list[Delivery]:
+    def counted(self, first: int, batch: RecordBatch) -> list[Delivery]:
         """Return redelivered messages, cut where they were not returned equally often."""
         counts = self._group.counts
         if not counts:
@@ -336,58 +367,16 @@ class GroupDeliveries:
 
     def _count(self, ranges: Ranges) -> Ranges:
         """Messages were delivered in vain; returns those that may be delivered again."""
-        settings = self._group.settings
-        if settings is None or settings.delivery_limit is None:
+        limit = self._limit
+        if limit is None:
             return ranges
         counts = self._group.counts = self._group.counts or DeliveryCounts()
         again: Ranges = []
         spent: Ranges = []
         for start, end in ranges:
             for first, stop, count in counts.add(start, end):
-                (again if count <= settings.delivery_limit else spent).append((first, stop))
+                (again if count <= limit else spent).append((first, stop))
         self._group.moved()
         if spent:
-            self.settle(spent)
+            self._die(spent, DELIVERY_LIMIT)
         return again
-
-    def _run(self) -> tuple[int, int]:
-        """Return fresh messages in a row, from the one that comes next on; where tags count, it may look for them."""
-        self._pass()
-        end = self._partition.next if self._tags is None else self._wanted()
-        if self._passed:
-            end = min(end, self._passed.first()[0])
-        return self.offset, max(self.offset, end)
-
-    def _pass(self) -> None:
-        """Pass over what is not fresh."""
-        passed = self._passed
-        while passed and passed.first()[0] <= self.offset:
-            self.offset = max(self.offset, passed.first()[1])
-            passed.remove(0, self.offset)
-
-    def _wanted(self) -> int:
-        """Go to the first fresh message that is wanted; return where those end that are."""
-        runs = self._runs
-        while True:
-            while runs and runs[0][1] <= self.offset:
-                runs.popleft()
-            if not runs:
-                self._scan()
-            if not runs:
-                if self._seen > self.offset:
-                    self.offset = self._seen
-                    self._group.moved()
-                return self.offset
-            self.offset = max(self.offset, runs[0][0])
-            self._pass()
-            if self.offset < runs[0][1]:
-                return runs[0][1]
-
-    def _scan(self) -> None:
-        """Look through what follows, up to a batch with messages that are wanted."""
-        assert self._tags is not None
-        start = self._seen = max(self._seen, self.offset)
-        if start < self._partition.next:
-            for first, batch in self._partition.read([(start, self._partition.next)], SCAN_BYTES):
-                self._runs.extend(self._tags.wanted(first, batch))
-                self._seen = first + batch.count

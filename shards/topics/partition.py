@@ -53,6 +53,7 @@ class Partition(KeptMessages):
         is_shared: whether several readers have cursors here: what they get is put together once for all of them.
         published: since start.
         dropped: messages that retention dropped, since start.
+        letters: dead letters of groups that are to be taken, by group.
     """
 
     __slots__ = (
@@ -63,6 +64,7 @@ class Partition(KeptMessages):
         "arguments",
         "declared",
         "dropped",
+        "letters",
         "is_shared",
         "next",
         "published",
@@ -79,6 +81,7 @@ class Partition(KeptMessages):
         self.declared = declared
         self.arguments = QueueArguments.of(declared.arguments)
         self.next = 0
+        self.letters: dict[str, DeadLetterOutbox] = {}
         self.is_shared = False
         self.published = self.dropped = 0
         self._durable = declared.durable

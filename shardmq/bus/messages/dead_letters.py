@@ -25,6 +25,7 @@ class DeadLetterAccepted(BusMessage, frozen=True, tag=36):
 
     queue: int
     ranges: list[tuple[int, int]]
+    group: str = ""
 
 
 class DeadLetterRefused(BusMessage, frozen=True, tag=37):
@@ -32,6 +33,7 @@ class DeadLetterRefused(BusMessage, frozen=True, tag=37):
 
     queue: int
     ranges: list[tuple[int, int]]
+    group: str = ""
 
 
 class DeadLetter(BusMessage, frozen=True, tag=45):
@@ -48,6 +50,10 @@ class DeadLetter(BusMessage, frozen=True, tag=45):
         deliveries: how often they were delivered and returned.
         producer: in whose name they are published.
         gone: numbers of that producer that are never sent again, which the gateway passes on in Gone.
+        group: whose dead letters they are, of the groups that read a partition; "" for the queue's own. The answer
+            names it, too.
+        exchange: where a group's go; None for the queue's dead-letter exchange.
+        routing_key: by which key a group's go; None for the one they were published with.
     """
 
     queue: int
@@ -57,3 +63,6 @@ class DeadLetter(BusMessage, frozen=True, tag=45):
     deliveries: int = 0
     producer: int = 0
     gone: list[tuple[int, int]] = []
+    group: str = ""
+    exchange: str | None = None
+    routing_key: str | None = None

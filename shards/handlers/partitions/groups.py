@@ -25,6 +25,7 @@ from shardmq.shards.state.shard import ShardState
 from shardmq.shards.storage.entries import CursorRow, GroupSettings, common_settings
 from shardmq.shards.topics.cursor import offset_at, out_of_range
 from shardmq.shards.topics.group_cursor import GroupCursor
+from shardmq.shards.topics.group_letters import new_producer
 
 GROUPS_MAX: Final = 10_000
 """Groups with a cursor in one partition: some megabytes of memory."""
@@ -83,6 +84,7 @@ class Groups:
         is_new = group.settings is None or message.epoch > group.epoch
         if group.settings is None:
             group.settings = settings
+            group.letters = new_producer() if settings.dead_letter_exchange is not None else 0
             group.open().learn(settings)
         group.epoch = max(group.epoch, message.epoch)
         if is_new:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from shardmq.bus.messages.base import Call, Refusal
+from shardmq.bus.messages.dead_letters import DeadLetter, DeadLetterAccepted, DeadLetterRefused
 from shardmq.bus.messages.groups import (
     CommitOffset,
     DropGroup,
@@ -244,3 +245,62 @@ def test_a_message_held_for_too_long_comes_again(shard: Inside) -> None:
     assert got(shard, 1, 1) == [0]
     again = shard.expect(Delivered)
     assert (again.first, again.redelivered) == (0, True)
+
+
+LETTERS = {"dead_letter_exchange": "dlx", "dead_letter_routing_key": "late"}
+
+
+def arrived(dead: DeadLetter) -> DeadLetterAccepted:
+    return DeadLetterAccepted(dead.queue, [(dead.first, dead.first + dead.batch.count)], dead.group)
+
+
+def test_rejected_messages_are_the_groups_until_they_have_arrived(shard: Inside) -> None:
+    join(shard, 1, reading(shared=True, **LETTERS))
+    join(shard, 2, reading("h", shared=True, **LETTERS))
+    got(shard, 1, 10)
+    got(shard, 2, 10)
+    shard.send(Ack(1, [(0, 2), (4, 10)]), Nack(1, [(2, 4)], False), Nack(2, [(2, 3)], False))
+    letters = {dead.group: dead for dead in (shard.expect(DeadLetter), shard.expect(DeadLetter))}
+    dead, other = letters["g"], letters["h"]
+    assert (dead.queue, dead.first, dead.batch.count, dead.reason) == (1, 2, 2, "rejected")
+    assert (dead.exchange, dead.routing_key) == ("dlx", "late")
+    assert (other.first, other.batch.count) == (2, 1)
+    assert dead.producer != other.producer, "one group's dead letter would be taken for another's"
+    found = state(shard).groups[0]
+    assert (found.offset, found.dying, found.unacked) == (2, 2, 2)
+    shard.send(Release(1))
+    shard.send(DeadLetterRefused(1, [(2, 3)], "g"), DeadLetterAccepted(1, [(3, 4)], "g"))
+    again = shard.expect(DeadLetter)
+    assert (again.group, again.first, again.producer) == ("g", 2, dead.producer)
+    shard.send(arrived(again))
+    found = state(shard).groups[0]
+    assert (found.offset, found.dying, found.unacked) == (10, 0, 0)
+
+
+def test_dead_letters_that_have_not_arrived_come_again_after_a_crash(shard: Inside) -> None:
+    limited = reading(delivery_limit=0, **LETTERS)
+    join(shard, 1, limited)
+    got(shard, 1, 10)
+    shard.send(Ack(1, [(1, 10)]), Nack(1, [(0, 1)], True))
+    dead = shard.expect(DeadLetter)
+    assert (dead.reason, dead.deliveries) == ("delivery_limit", 1)
+    write(shard)
+    shard.restart()
+    join(shard, 1, reading(epoch=2, delivery_limit=0, **LETTERS))
+    again = shard.expect(DeadLetter)
+    assert (again.first, again.producer, again.deliveries) == (0, dead.producer, 1)
+    shard.send(arrived(again))
+    assert offset(shard) == 10
+
+
+def test_what_died_before_a_reset_may_die_again(shard: Inside) -> None:
+    join(shard, 1, reading(**LETTERS), prefetch=1)
+    assert got(shard, 1, 1) == [0]
+    shard.send(Nack(1, [(0, 1)], False))
+    dead = shard.expect(DeadLetter)
+    assert got(shard, 1, 1) == [1]
+    shard.ask(Call(5, ResetGroup(1, "g", FIRST, False)))
+    shard.send(arrived(dead), Ack(1, [(1, 2)]))
+    assert got(shard, 1, 1) == [0]
+    shard.send(Nack(1, [(0, 1)], False))
+    assert shard.expect(DeadLetter).producer != dead.producer
