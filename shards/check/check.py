@@ -4,7 +4,13 @@ from collections.abc import Callable, Iterator
 
 from shardmq.shards.check.closed_store import ClosedStore
 from shardmq.shards.check.queues import Look, Registry, look_at_marks, look_at_queues
-from shardmq.shards.check.rows import look_at_notes, look_at_producers, look_at_reservations, look_at_timers
+from shardmq.shards.check.rows import (
+    look_at_cursors,
+    look_at_notes,
+    look_at_producers,
+    look_at_reservations,
+    look_at_timers,
+)
 from shardmq.shards.check.segments import look_at_segments
 from shardmq.shards.check.shared import look_at_bodies, look_at_unreferred
 from shardmq.shards.check.staged import look_at_staged
@@ -19,6 +25,7 @@ _LOOKS = (
     look_at_timers,
     look_at_producers,
     look_at_reservations,
+    look_at_cursors,
     look_at_staged,
     look_at_unreferred,
     look_at_notes,

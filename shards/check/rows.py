@@ -1,4 +1,4 @@
-"""Looks at a shard's small rows: delayed messages, producers, reservations, notes."""
+"""Looks at a shard's small rows: delayed messages, producers, reservations, cursors of groups, notes."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -11,11 +11,12 @@ from shardmq.ranges import RangeSet
 from shardmq.runtime.clock import ClockNote
 from shardmq.shards.check.queues import Look, lost, strange_queue
 from shardmq.shards.check.segments import is_whole
-from shardmq.shards.storage.entries import Reservation
+from shardmq.shards.storage.entries import CursorRow, Reservation
 from shardmq.shards.storage.schema import (
     APPLIED,
     BODIES_NOTED,
     CLOCK,
+    CURSORS,
     DAMAGED,
     ENDED,
     NUMBER,
@@ -38,6 +39,7 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_batch: Final = msgspec.msgpack.Decoder(RecordBatch).decode
 _decode_ranges: Final = msgspec.msgpack.Decoder(list[tuple[int, int]]).decode
 _decode_reservation: Final = msgspec.msgpack.Decoder(Reservation).decode
+_decode_cursor: Final = msgspec.msgpack.Decoder(CursorRow).decode
 _decode_damage: Final = msgspec.msgpack.Decoder(tuple[str, bytes, str]).decode
 _decode_clock: Final = msgspec.msgpack.Decoder(ClockNote).decode
 
@@ -117,6 +119,28 @@ def look_at_reservations(look: Look) -> Iterator[Finding]:
                 queue=queue,
                 repair=Repair("releases it: its messages are ready again", edits=edits),
             )
+
+
+def look_at_cursors(look: Look) -> Iterator[Finding]:
+    """Look at where groups are in partitions."""
+    for key, content in look.store.rows(CURSORS):
+        look.seen()
+        if len(key) > NUMBER.size and content is not None:
+            try:
+                _decode_cursor(content)
+                continue
+            except msgspec.DecodeError:
+                pass
+        group = key[NUMBER.size :].decode(errors="replace")
+        yield look.found(
+            CURSORS,
+            key,
+            f"the cursor of group '{group}' is not what was written",
+            queue=number_of(key[: NUMBER.size]),
+            repair=Repair(
+                "forgets it: the group begins anew where its next member says", edits=((CURSORS, key, None),)
+            ),
+        )
 
 
 def look_at_notes(look: Look) -> Iterator[Finding]:

@@ -72,6 +72,33 @@ class Cursor:
         """Leave messages where they are."""
 
 
+def look_for(partition: Partition, tags: TagFilter, start: int) -> tuple[Ranges, int]:
+    """Look through SCAN_BYTES of a partition, up to a segment with messages that are wanted.
+
+    Args:
+        partition: it.
+        tags: which messages are wanted.
+        start: offset to begin at.
+
+    Returns:
+        Those that are wanted, and the offset up to which it was looked through.
+
+    Raises:
+        RowDamaged: a segment that had to be read is not what was written.
+    """
+    runs: Ranges = []
+    left = SCAN_BYTES
+    while left > 0 and not runs and start < partition.next:
+        start, batches = partition.look_through(start, tags, left)
+        if not batches:
+            break
+        for first, batch in batches:
+            runs += tags.wanted(first, batch)
+            start = first + batch.count
+            left -= len(batch.records)
+    return runs, start
+
+
 class FilteredCursor(Cursor):
     """A reader's place, before which are messages with certain tags alone.
 
@@ -101,7 +128,8 @@ class FilteredCursor(Cursor):
         while runs and runs[0][1] <= max(self.offset, oldest):
             runs.popleft()
         if not runs:
-            self._scan(max(self._seen, oldest))
+            found, self._seen = look_for(self._partition, self._tags, max(self._seen, oldest))
+            runs.extend(found)
         if not runs:
             self.offset = self._seen
             return 0
@@ -112,19 +140,6 @@ class FilteredCursor(Cursor):
     def take(self, limit: int, room: int, alone: bool) -> list[Delivery]:
         """Read on, as far as messages are wanted."""
         return super().take(min(limit, self.ready), room, alone)
-
-    def _scan(self, start: int) -> None:
-        """Look through what follows, up to a segment with messages that are wanted."""
-        partition, tags, left = self._partition, self._tags, SCAN_BYTES
-        self._seen = start
-        while left > 0 and not self._runs:
-            self._seen, batches = partition.look_through(self._seen, tags, left)
-            if not batches:
-                break
-            for first, batch in batches:
-                self._runs.extend(tags.wanted(first, batch))
-                self._seen = first + batch.count
-                left -= len(batch.records)
 
 
 def out_of_range(partition: Partition, offset: int) -> OffsetOutOfRange:

@@ -3,7 +3,7 @@
 from collections import deque
 
 from shardmq.ranges import RangeSet
-from shardmq.shards.topics.cursor import SCAN_BYTES
+from shardmq.shards.topics.cursor import look_for
 from shardmq.shards.topics.partition import Partition
 from shardmq.shards.topics.tag_filter import TagFilter
 
@@ -40,7 +40,7 @@ class FreshMessages:
     def run(self) -> tuple[int, int]:
         """Return messages in a row, from the next one on; where tags count, it looks through some for them."""
         self._pass()
-        end = self._partition.next if self.tags is None else self._wanted()
+        end = self._partition.next if self.tags is None else self._wanted(self.tags)
         if self.passed:
             end = min(end, self.passed.first()[0])
         return self.offset, max(self.offset, end)
@@ -64,14 +64,15 @@ class FreshMessages:
             self.offset = max(self.offset, passed.first()[1])
             passed.remove(0, self.offset)
 
-    def _wanted(self) -> int:
+    def _wanted(self, tags: TagFilter) -> int:
         """Go to the first message that is wanted; return where those end that are."""
         runs = self._runs
         while True:
             while runs and runs[0][1] <= self.offset:
                 runs.popleft()
             if not runs:
-                self._scan()
+                found, self._seen = look_for(self._partition, tags, max(self._seen, self.offset))
+                runs.extend(found)
             if not runs:
                 self.offset = max(self.offset, self._seen)
                 return self.offset
@@ -79,12 +80,3 @@ class FreshMessages:
             self._pass()
             if self.offset < runs[0][1]:
                 return runs[0][1]
-
-    def _scan(self) -> None:
-        """Look through what follows, up to a batch with messages that are wanted."""
-        assert self.tags is not None
-        start = self._seen = max(self._seen, self.offset)
-        if start < self._partition.next:
-            for first, batch in self._partition.read([(start, self._partition.next)], SCAN_BYTES):
-                self._runs.extend(self.tags.wanted(first, batch))
-                self._seen = first + batch.count

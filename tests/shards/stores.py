@@ -4,6 +4,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from shardmq.shards.storage.entries import CursorRow
 from shardmq.shards.storage.schema import DATABASES, LAYOUT
 from shardmq.shards.storage.store import Store
 from shardmq.storage.memory_engine import MemoryEngine, MemoryRows
@@ -29,3 +30,12 @@ class StoreRoom:
 
     def remove(self) -> None:
         shutil.rmtree(self.folder)
+
+
+class Cursor:
+    """A group's cursor, as a shard writes it."""
+
+    row_size = 1
+
+    def row(self) -> CursorRow:
+        return CursorRow(5, 6, 7, acked=[(2, 3)])

@@ -17,6 +17,7 @@ from shardmq.shards.check.closed_store import ClosedStore, mend
 from shardmq.shards.check.queues import Registry
 from shardmq.shards.storage.schema import BODIES_NOTED, DATABASES, SHARED, STAGE, STATE
 from shardmq.shards.storage.store import Store
+from shardmq.shards.storage.write_batch import WriteBatch
 from shardmq.storage.checksums import sealed_row
 from shardmq.storage.redo.log import REDO, RedoLog
 from shardmq.storage.repair.findings import Finding
@@ -25,6 +26,7 @@ from tests.shards.clocked import Clocked
 from tests.shards.damaging import flip, flip_body, rows
 from tests.shards.driver import run_of
 from tests.shards.state.test_quarantine import QUEUES, stage
+from tests.shards.stores import Cursor
 
 KNOWN = Registry({queue.id: queue for queue in QUEUES}, next_transaction=9, undecided=frozenset({8}))
 
@@ -46,6 +48,7 @@ def folder(tmp_path: Path) -> Path:
     shard.tell(Nack(1, [(got.first, got.first + 1)], True, 2 * 10**7))  # never due in the same millisecond
     shard.reserve("night", 3)
     stage(shard, 8, run_of(30, 3))
+    shard.store.write(WriteBatch(cursors={(1, "readers"): Cursor()}))
     shard.stop()
     shard.close()
     return tmp_path / "store"
@@ -136,7 +139,7 @@ def test_a_commit_in_the_redo_log_that_cannot_be_read_is_damage_of_the_log(
     assert {**digest(folder), "lock.mdb": before["lock.mdb"]} == before
 
 
-@pytest.mark.parametrize("database", ["queues", "marks", "index", "timers", "producers", "reservations"])
+@pytest.mark.parametrize("database", ["queues", "marks", "index", "timers", "producers", "reservations", "cursors"])
 def test_a_damaged_row_is_found_by_name_and_its_repair_loses_no_message_but_its_own(
     folder: Path, database: str
 ) -> None:

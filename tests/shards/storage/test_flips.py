@@ -33,6 +33,7 @@ from shardmq.shards.storage.store import Store
 from shardmq.shards.storage.write_batch import WriteBatch
 from shardmq.storage.pages.page_check import check_pages
 from shardmq.topology.entities import Queue as Declared
+from tests.shards.stores import Cursor
 from tests.storage.flips import flipped, refusals
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -85,6 +86,7 @@ def fill(folder: Path, is_sharing: bool = True) -> None:
                 concluding={4: [9, 8]},
                 ended=[(1, 3), (4, 5)],
                 reservations={(7, "night"): reservation},
+                cursors={(9, "readers"): Cursor()},
                 clock=note,
             )
         )
@@ -130,6 +132,7 @@ def found(folder: Path) -> Any:
             contents.ended,
             contents.reservations,
             contents.clock,
+            contents.cursors,
         )
         large = segment_of(1, 1 << 20, [bytes(900)] * 40)
         store.engine.apply(store._edits.of(WriteBatch(put=[large])))
@@ -169,6 +172,7 @@ def test_a_flipped_bit_in_a_row_names_the_database_the_key_and_the_queue(folder:
     for needle, database, queue in (
         (b"queue 31", "queues", 31),
         (b"night", "reservations", 7),
+        (b"readers", "cursors", 9),
         (b"137137", "segments", 38),
         (b"ended", "state", None),
         (b"redo", "state", None),
