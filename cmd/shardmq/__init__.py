@@ -8,5 +8,6 @@ messages/  Commands that handle messages.
 run/       Commands that run the broker.
 spark/     `shardmq spark`.
 store/     `shardmq store`, `backup` and `restore`: the files of a broker that is stopped, and their copies.
+topics/    Commands about topics and the groups that read them.
 terminal/  What commands share.
 """

@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "consume": "shardmq.cmd.messages.consume:consume",
     "exchange": "shardmq.cmd.admin.exchange:exchange",
     "queue": "shardmq.cmd.admin.queue:queue",
+    "topic": "shardmq.cmd.topics.topic:topic",
     "binding": "shardmq.cmd.admin.binding:binding",
     "transaction": "shardmq.cmd.admin.transaction:transaction",
     "user": "shardmq.cmd.admin.user:user",

@@ -1,16 +1,16 @@
 """Writing definitions, in the shape of RabbitMQ's tools (https://www.rabbitmq.com/docs/definitions).
 
-Definitions hold what is durable: virtual hosts, users, permissions, exchanges, queues and bindings. Exclusive queues
-and the exchanges that every virtual host has are left out.
+Definitions hold what is durable: virtual hosts, users, permissions, topics, exchanges, queues and bindings. Exclusive
+queues and the exchanges that every virtual host has are left out, and so are the parts of topics, which come with them.
 """
 
 import base64
 import binascii
 from typing import Final
 
-from shardmq.definitions.rows import Row, binding_row, exchange_row, permission_row
+from shardmq.definitions.rows import Row, binding_row, exchange_row, permission_row, topic_row
 from shardmq.errors import InvalidRequest
-from shardmq.topology.entities import Binding, Exchange, Queue
+from shardmq.topology.entities import Binding, Exchange, Queue, Topic
 from shardmq.topology.passwords import check_hash, from_rabbitmq, to_rabbitmq
 from shardmq.topology.topology import Topology
 from shardmq.version import VERSION
@@ -55,8 +55,8 @@ def stored_hash(password_hash: str, algorithm: str | None = None) -> str:
 
 def export(topology: Topology) -> Row:
     """All that is durable, in the shape of RabbitMQ's definitions."""
-    exchanges = [exchange for exchange in topology.exchanges.values() if _is_exported_exchange(exchange)]
-    queues = [queue for queue in topology.queues.values() if queue.durable and not queue.owner]
+    exchanges = [each for each in topology.exchanges.values() if _is_exported_exchange(topology, each)]
+    queues = [queue for queue in topology.queues.values() if _is_exported_queue(topology, queue)]
     bindings = [binding for binding in topology.bindings.values() if _is_exported_binding(topology, binding)]
     return {
         "product_name": "shardmq",
@@ -74,6 +74,7 @@ def export(topology: Topology) -> Row:
         ],
         "global_parameters": [],
         "policies": [],
+        "topics": [_topic(topic) for topic in topology.topics.values()],
         "queues": [_queue(queue) for queue in queues],
         "exchanges": [exchange_row(exchange) for exchange in exchanges],
         "bindings": [binding_row(binding) for binding in bindings],
@@ -109,12 +110,23 @@ def _queue(queue: Queue) -> Row:
     }
 
 
-def _is_exported_exchange(exchange: Exchange) -> bool:
-    return exchange.durable and not exchange.name.startswith("amq.")
+def _topic(topic: Topic) -> Row:
+    return {name: value for name, value in topic_row(topic).items() if name != "epoch"}
+
+
+def _is_exported_exchange(topology: Topology, exchange: Exchange) -> bool:
+    is_topics = (exchange.vhost, exchange.name) in topology.topics
+    return exchange.durable and not exchange.name.startswith("amq.") and not is_topics
+
+
+def _is_exported_queue(topology: Topology, queue: Queue) -> bool:
+    return queue.durable and not queue.owner and topology.topic_of(queue.id) is None
 
 
 def _is_exported_binding(topology: Topology, binding: Binding) -> bool:
     """Whether both ends are durable. Exchanges of the broker count: every virtual host has them."""
+    if (binding.vhost, binding.exchange) in topology.topics:
+        return False
     if not topology.exchanges[binding.vhost, binding.exchange].durable:
         return False
     end = binding.vhost, binding.destination

@@ -16,6 +16,7 @@ from shardmq.definitions.schema import (
     ExchangeItem,
     PermissionItem,
     QueueItem,
+    TopicItem,
     UserItem,
     as_table,
     comparable,
@@ -29,12 +30,20 @@ from shardmq.topology.commands import (
     Command,
     DeclareExchange,
     DeclareQueue,
+    DeclareTopic,
     PutLimits,
     PutPermission,
     PutUser,
     PutVhost,
 )
-from shardmq.topology.entities import DEFAULT_EXCHANGE, PREDECLARED, Binding
+from shardmq.topology.entities import (
+    DEFAULT_EXCHANGE,
+    PARTITION_EXCHANGE,
+    PARTITIONS_MAX,
+    PREDECLARED,
+    Binding,
+    partition_names,
+)
 from shardmq.topology.exchanges import TYPES
 from shardmq.topology.topology import Topology, binding_id
 
@@ -54,7 +63,7 @@ class ImportStep:
     command: Command
 
 
-NOUNS: Final = ("vhosts", "users", "limits", "permissions", "exchanges", "queues", "bindings")
+NOUNS: Final = ("vhosts", "users", "limits", "permissions", "topics", "exchanges", "queues", "bindings")
 """What is imported, in this order."""
 
 QUEUE_TYPES: Final = ("classic", "quorum", "stream")
@@ -124,6 +133,8 @@ class ImportPlan:
         self._plan_users(read)
         for permission in read.permissions:
             self._plan_permission(permission)
+        for topic in read.topics:
+            self._plan_topic(topic)
         for exchange in read.exchanges:
             self._plan_exchange(exchange)
         for queue in read.queues:
@@ -194,6 +205,20 @@ class ImportPlan:
             command = PutPermission(vhost, item.user, item.configure, item.write, item.read)
             self._add("permissions", f"permission of user '{item.user}' in vhost '{vhost}'", command)
 
+    def _plan_topic(self, item: TopicItem) -> None:
+        vhost = item.vhost or self._vhost
+        thing = f"topic '{item.name}' in vhost '{vhost}'"
+        self._exchanges.add((vhost, item.name))
+        self._queues.update(
+            (vhost, queue) for queue in partition_names(item.name, min(item.partitions, PARTITIONS_MAX))
+        )
+        command = DeclareTopic(vhost, item.name, item.partitions, as_table(item.arguments))
+        there = self._topology.topics.get((vhost, item.name))
+        if there is None:
+            self._add("topics", thing, command)
+        elif (len(there.partitions), there.arguments) != (command.partitions, command.arguments):
+            self.skipped.append(f"{thing}: it exists with other partitions or arguments, and stays as it is")
+
     def _plan_exchange(self, item: ExchangeItem) -> None:
         vhost = item.vhost or self._vhost
         thing = f"exchange '{item.name}' in vhost '{vhost}'"
@@ -202,7 +227,7 @@ class ImportPlan:
         if item.name.startswith("amq."):
             self.skipped.append(f"{thing}: names that begin with 'amq.' are reserved for the broker")
             return
-        if item.type not in TYPES:
+        if item.type not in TYPES or item.type == PARTITION_EXCHANGE:
             self.skipped.append(f"{thing}: there are no exchanges of type '{item.type}' here")
             return
         self._exchanges.add((vhost, item.name))

@@ -92,6 +92,15 @@ class BindingItem(msgspec.Struct):
     arguments: Table = {}
 
 
+class TopicItem(msgspec.Struct):
+    """A topic; only shardmq has them."""
+
+    name: str
+    partitions: int
+    vhost: str | None = None
+    arguments: Table = {}
+
+
 class Definitions(msgspec.Struct):
     """All of the definitions that the broker looks at."""
 
@@ -99,6 +108,7 @@ class Definitions(msgspec.Struct):
     users: list[UserItem] = []
     permissions: list[PermissionItem] = []
     parameters: list[ParameterItem] = []
+    topics: list[TopicItem] = []
     exchanges: list[ExchangeItem] = []
     queues: list[QueueItem] = []
     bindings: list[BindingItem] = []
@@ -117,7 +127,9 @@ def read_definitions(definitions: dict[str, Any]) -> Definitions:
         read = msgspec.convert(definitions, Definitions)
     except msgspec.ValidationError as error:
         raise InvalidRequest(f"definitions: {error}") from error
-    arguments = [item.arguments for items in (read.exchanges, read.queues, read.bindings) for item in items]
+    arguments = [
+        item.arguments for items in (read.topics, read.exchanges, read.queues, read.bindings) for item in items
+    ]
     for each in arguments:
         check_nesting(as_table(each))
     return read

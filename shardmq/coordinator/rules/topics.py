@@ -72,11 +72,10 @@ def extend_topic(topology: Topology, command: ExtendTopic, places: QueuePlacemen
 def delete_topic(topology: Topology, command: DeleteTopic) -> list[Change]:
     """Delete a topic with all that belongs to it."""
     topic = topology.topic(command.vhost, command.name)
-    exchange = topology.exchange(topic.vhost, topic.name)
-    return [
-        TopicRemoved(topic.vhost, topic.name),
-        *cascade(topology, queues=_queues_of(topology, topic), exchanges=[exchange]),
-    ]
+    exchange = topology.exchanges.get((topic.vhost, topic.name))
+    exchanges = [exchange] if exchange is not None else []  # a repair of the store may have deleted its row
+    removed = cascade(topology, queues=_queues_of(topology, topic), exchanges=exchanges)
+    return [TopicRemoved(topic.vhost, topic.name), *removed]
 
 
 def _queues_of(topology: Topology, topic: Topic) -> Iterable[Queue]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from shardmq.coordinator.rules.access import guest, guest_permission, new_vhost
 from shardmq.coordinator.rules.shard_identity import BrokerIdentity, Member, new_broker, next_generation
 from shardmq.coordinator.storage.store import Store, StoredState
@@ -18,6 +20,7 @@ from shardmq.topology.changes import (
     PermissionPut,
     QueueAdded,
     QueueRemoved,
+    TopicPut,
     TransactionEnded,
     UserPut,
 )
@@ -190,7 +193,18 @@ class _Rebuilding:
                 anew = Queue(old.vhost, old.name, self._next, old.shard, old.durable, old.arguments, old.auto_delete)
                 changes += [*([] if name in erased else [QueueRemoved(*name)]), QueueAdded(anew)]
                 self._next += 1
-        return changes
+        return changes + self._topics(changes)
+
+    def _topics(self, changes: Sequence[Change]) -> list[Change]:
+        """Have topics name the queues that are their partitions now."""
+        new = {(each.queue.vhost, each.queue.name): each.queue.id for each in changes if isinstance(each, QueueAdded)}
+        names = {queue.id: name for name, queue in self._old.items()}
+        changed: list[Change] = []
+        for topic in self._stored.topology.topics:
+            partitions = tuple([new.get(names[old], old) for old in topic.partitions])
+            if partitions != topic.partitions:
+                changed.append(TopicPut(replace(topic, partitions=partitions)))
+        return changed
 
     def _transactions(self) -> list[Change]:
         """Abort the transactions that the old store does not know, so that every shard removes what was staged."""

@@ -1,7 +1,9 @@
 """A coordinator's store that is rebuilt from what shards have recorded."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from shardmq.coordinator.rules.access import new_vhost
@@ -10,8 +12,8 @@ from shardmq.coordinator.storage.schema import DATABASES, FORMAT
 from shardmq.coordinator.storage.store import Store, StoredState
 from shardmq.errors import StoreDamaged
 from shardmq.storage.lmdb_environment import open_environment
-from shardmq.topology.changes import QueueAdded
-from shardmq.topology.entities import Queue
+from shardmq.topology.changes import QueueAdded, TopicPut
+from shardmq.topology.entities import Queue, Topic
 
 SHARD = Recorded(0, "store-0", "", 0, 0, [], frozenset(), 0)
 
@@ -52,3 +54,19 @@ def test_a_damaged_store_is_read_once(tmp_path: Path, loads: list[int]) -> None:
     with pytest.raises(StoreDamaged, match="the row is not what was written"):
         adopt(tmp_path, [SHARD])
     assert loads == [1]
+
+
+def test_topics_name_the_queues_that_are_declared_anew(tmp_path: Path) -> None:
+    store = Store.open(tmp_path, "first")
+    queues = [Queue("/", f"t-{number}", 1 + number, number % 2, True, {"x-topic": "t"}) for number in range(4)]
+    topic = Topic("/", "t", (1, 2, 3, 4), {"x-max-age": "1h"})
+    store.write([*new_vhost("/"), *map(QueueAdded, queues), TopicPut(topic)])
+    store.close()
+    adopt(tmp_path, [Recorded(0, "store-0", "", 0, 4, queues[::2], frozenset(), 0), replace(SHARD, shard=1)])
+    store = Store.open(tmp_path, "second")
+    stored = store.load(2).topology
+    store.close()
+    ids = {queue.name: queue.id for queue in stored.queues}
+    assert (ids["t-0"], ids["t-2"]) == (1, 3)
+    assert {ids["t-1"], ids["t-3"]}.isdisjoint({1, 2, 3, 4})
+    assert stored.topics == [msgspec.structs.replace(topic, partitions=tuple(ids[f"t-{n}"] for n in range(4)))]

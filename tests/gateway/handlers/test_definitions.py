@@ -20,7 +20,7 @@ from tests.gateway.rawclient import Denied, RawClient
 EXPORT: dict[str, Any] = json.loads((Path(__file__).parents[2] / "data" / "rabbitmq-3.10-definitions.json").read_text())
 """What a RabbitMQ 3.10.8 exported: three virtual hosts, arguments of every kind, a stream, policies."""
 
-NONE = {"vhosts": 0, "users": 0, "limits": 0, "permissions": 0, "exchanges": 0, "queues": 0, "bindings": 0}
+NONE = {"vhosts": 0, "users": 0, "limits": 0, "permissions": 0, "topics": 0, "exchanges": 0, "queues": 0, "bindings": 0}
 
 
 @pytest.fixture
@@ -38,6 +38,7 @@ def test_what_rabbitmq_exported_is_there_afterwards(admin: RawClient) -> None:
         "users": 5,
         "limits": 2,
         "permissions": 4,
+        "topics": 0,
         "exchanges": 6,
         "queues": 9,
         "bindings": 6,

@@ -1,0 +1,4 @@
+"""Commands about topics and the groups that read them.
+
+topic.py  `shardmq topic`.
+"""
