@@ -13,6 +13,7 @@ from typing import Any, Final
 from shardmq.gateway.handlers.streams import READER_ARGUMENTS
 from shardmq.topology.arguments import (
     CONSUMER_ARGUMENTS,
+    MEMBER_ARGUMENTS,
     QUEUE_ARGUMENTS,
     STREAM_ARGUMENTS,
     exchange_arguments,
@@ -78,6 +79,12 @@ def of_exchange(type: str, exchange: str, arguments: Mapping[str, Any]) -> dict[
 def of_consumer(queue: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """A consumer's arguments that mean something here."""
     return _known("consumer", queue, arguments, CONSUMER_ARGUMENTS)
+
+
+def of_member(topic: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a member of a group that mean something here."""
+    reading = {name: arguments[name] for name in READER_ARGUMENTS if name in arguments}
+    return {**_known("consumer", topic, arguments, {**CONSUMER_ARGUMENTS, **MEMBER_ARGUMENTS}), **reading}
 
 
 def _known(kind: str, name: str, arguments: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from shardmq.gateway.amqp import arguments, direct_reply
 from shardmq.gateway.amqp.channel import AmqpChannel
 from shardmq.gateway.amqp.topology import about, queue_name
 from shardmq.gateway.handlers.streams import reading_of
+from shardmq.gateway.handlers.topics.subscriptions import AskedConsumer, is_member, subscription_of
 from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.methods.basic import (
     BasicAck,
@@ -63,9 +64,12 @@ def basic_consume(channel: AmqpChannel, method: BasicConsume) -> None:
         return
     queue = queue_name(channel, method.queue, method)
     client = channel.client
-    if method.consumer_tag in channel.session_channel.consumers.by_tag:
+    if channel.session_channel.consumers.has_tag(method.consumer_tag):
         text = f"attempt to reuse consumer tag '{method.consumer_tag}'"
         raise AmqpError(ReplyCode.NOT_ALLOWED, text, method.id)
+    if is_member(method.arguments):
+        _consume_group(channel, queue, method)
+        return
     client.permissions.check_read(queue, "queue")
     meant = arguments.of_consumer(queue, method.arguments)
     check_arguments(f"queue '{queue}' in vhost '{client.vhost}'", meant, CONSUMER_ARGUMENTS)
@@ -86,6 +90,21 @@ def basic_consume(channel: AmqpChannel, method: BasicConsume) -> None:
         timeout_ms=meant.get("x-consumer-timeout", 0),
         reading=reading,
     )
+
+
+def _consume_group(channel: AmqpChannel, topic: str, method: BasicConsume) -> None:
+    """Start a consumer that is a member of a group.
+
+    Raises:
+        AmqpError: its channel has a prefetch for all consumers together.
+    """
+    if channel.session_channel.consumers.has_shared_prefetch:
+        text = f"topic '{topic}' in vhost '{channel.client.vhost}' does not support global qos"
+        raise AmqpError(ReplyCode.NOT_IMPLEMENTED, text, method.id)
+    asked = AskedConsumer(topic, method.consumer_tag, method.no_ack, channel.prefetch, method.exclusive)
+    subscription = subscription_of(channel.client, asked, arguments.of_member(topic, method.arguments))
+    reply = channel.reply(method, lambda tag: None if method.nowait else BasicConsumeOk(tag))
+    channel.session_channel.consumers.consume_group(subscription, about(channel, topic, reply))
 
 
 def _check_reader(channel: AmqpChannel, queue: str, method: BasicConsume) -> None:
@@ -110,7 +129,7 @@ def _check_reader(channel: AmqpChannel, queue: str, method: BasicConsume) -> Non
 def basic_cancel(channel: AmqpChannel, method: BasicCancel) -> None:
     """Stop a consumer, if there is one of that tag; what it holds stays unacked."""
     answer = None if method.nowait else BasicCancelOk(method.consumer_tag)
-    if method.consumer_tag in channel.session_channel.consumers.by_tag:
+    if channel.session_channel.consumers.has_tag(method.consumer_tag):
         channel.session_channel.consumers.cancel(method.consumer_tag, channel.reply(method, lambda _: answer))
     elif answer is not None:
         channel.send(answer)

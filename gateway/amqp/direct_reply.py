@@ -44,7 +44,7 @@ def consume(channel: AmqpChannel, method: BasicConsume) -> None:
         AmqpError: with acknowledgements; the channel does so already; the tag is in use.
     """
     client = channel.client
-    if method.consumer_tag in channel.session_channel.consumers.by_tag:
+    if channel.session_channel.consumers.has_tag(method.consumer_tag):
         text = f"attempt to reuse consumer tag '{method.consumer_tag}'"
         raise AmqpError(ReplyCode.NOT_ALLOWED, text, method.id)
     if not method.no_ack:

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import chain, repeat
 from typing import Final
 
+from shardmq.bus.messages.shard import Delivered
 from shardmq.gateway.session.connection import ClientConnection, ConnectionHost
 from shardmq.message.batch_parts import Contents
 from shardmq.message.record_batch import RecordBatch
@@ -114,6 +115,27 @@ class Outbox(ClientConnection):
         """Send messages of a stream to a consumer, as `Front.send_read` has them."""
         lists, bodies = to_amqp(batch)
         self._send_messages(channel, consumer, tag, False, batch, (with_offsets(lists, offset), bodies))
+
+    def send_partition(self, channel: int, consumer: str, tag: int, delivered: Delivered, partition: int) -> None:
+        """Send messages of a partition to a consumer, as `Front.send_partition` has them."""
+        batch = delivered.batch
+        lists, bodies = to_amqp(batch, delivered.deliveries)
+        contents = with_offsets(lists, delivered.first, partition), bodies
+        self._send_messages(channel, consumer, tag, delivered.redelivered, batch, contents)
+
+    def send_assigned(self, channel: int, consumer: str, partitions: list[tuple[int, int]]) -> None:
+        """Say nothing: AMQP has no word for it."""
+
+    def send_revoked(
+        self,
+        channel: int,  # noqa: ARG002  (AMQP has no word for it)
+        consumer: str,  # noqa: ARG002
+        partitions: list[int],  # noqa: ARG002
+        *,
+        is_lost: bool,  # noqa: ARG002
+    ) -> bool:
+        """Say nothing; the client will not answer."""
+        return False
 
     def _send_messages(
         self, channel: int, consumer: str, tag: int, redelivered: bool, batch: RecordBatch, contents: Contents

@@ -5,13 +5,15 @@ a client asks ─► its gateway: own rows ─┬─► filtered by who asks ─
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from shardmq.gateway.handlers.replies import AnswerCollector
 from shardmq.gateway.links.consumer import Consumer
 from shardmq.gateway.links.fan_out import ConfirmTarget
+from shardmq.gateway.session.channel_consumers import ChannelConsumers
 from shardmq.gateway.session.client import Client
+from shardmq.gateway.session.groups.member import Member
 from shardmq.gateway.session.session import Session
 from shardmq.gateway.state.gateway import GatewayState
 
@@ -122,7 +124,25 @@ class ClientLists:
             self._consumer(session.client, channel.number, consumer)
             for channel in session.channels.values()
             for consumer in channel.consumers.by_tag.values()
+        ] + [
+            self._member(session.client, channel.number, member)
+            for channel in session.channels.values()
+            for member in _members(channel.consumers)
         ]
+
+    def _member(self, client: Client, channel: int, member: Member) -> Row:
+        return {
+            "tag": member.tag,
+            "queue": member.subscription.topic,
+            "channel": channel,
+            "connection": client.identity,
+            "user": client.user,
+            "vhost": client.vhost,
+            "prefetch": member.prefetch,
+            "auto_ack": member.subscription.auto_ack,
+            "exclusive": False,
+            "priority": 0,
+        }
 
     def _consumer(self, client: Client, channel: int, consumer: Consumer) -> Row:
         queue = self._state.topology.queue_by_id(consumer.queue)
@@ -140,19 +160,25 @@ class ClientLists:
         }
 
 
+def _members(consumers: ChannelConsumers) -> Collection[Member]:
+    """The consumers of a channel that are members of groups."""
+    return () if consumers.groups is None else consumers.groups.by_tag.values()
+
+
 def _channels(connection: ConnectionInfo, session: Session, unconfirmed: Counter[ConfirmTarget]) -> list[Row]:
     rows = []
     client = session.client
     for channel in session.channels.values():
         consumers = channel.consumers.by_tag.values()
-        prefetches = [consumer.own_prefetch for consumer in consumers]
+        members = _members(channel.consumers)
+        prefetches = [consumer.own_prefetch for consumer in consumers] + [member.prefetch for member in members]
         confirms, transactional = connection.modes(channel.number)
         row = {
             "number": channel.number,
             "connection": client.identity,
             "user": client.user,
             "vhost": client.vhost,
-            "consumers": len(consumers),
+            "consumers": len(consumers) + len(members),
             "unacked": channel.tags.outstanding,
             "unconfirmed": unconfirmed[channel.publisher],
             "prefetch": 0 if 0 in prefetches else sum(prefetches),

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from shardmq.bus.coordinator_link import Reply
+from shardmq.bus.messages.groups import GroupReading
 from shardmq.bus.messages.shard import Delivered
 from shardmq.bus.messages.streams import Reading
 from shardmq.errors import RequestError
@@ -27,6 +28,9 @@ class ConsumerLink(Protocol):
 
     def ask(self, message: Any, reply: Reply, seconds: float = DECLARE_SECONDS) -> None:
         """Ask the shard; it may be asked twice where it was away."""
+
+    def start(self, consumer: "Consumer", reply: Reply, seconds: float = DECLARE_SECONDS) -> None:
+        """Ask the shard for deliveries."""
 
     def get(self, consumer: "Consumer", auto_ack: bool, room: int, reply: Reply) -> None:
         """Ask the shard for one message; the result is its size where it takes more than `room` bytes."""
@@ -95,12 +99,15 @@ class Consumer:
         permitted: bytes that may be on their way beyond the window.
         borrowed: bytes that have come beyond it, and were not handed to the socket.
         reading: what its shard is to read of a stream from here on; None for other queues.
+        group: how it consumes a stream as a member of a group; None for others.
+        partition: the number of the stream in its topic.
     """
 
     __slots__ = (
         "auto_ack",
         "borrowed",
         "exclusive",
+        "group",
         "is_counted",
         "is_plain",
         "link",
@@ -108,6 +115,7 @@ class Consumer:
         "overhead",
         "own_prefetch",
         "owed",
+        "partition",
         "permitted",
         "prefetch",
         "priority",
@@ -146,6 +154,8 @@ class Consumer:
         self.permitted = self.borrowed = 0
         self.settled: list[tuple[int, int]] = []
         self.reading: Reading | None = None
+        self.group: GroupReading | None = None
+        self.partition = 0
 
     def hold(self, count: int) -> None:
         """Count messages that are handed to the client; below 0, messages that are settled or were lost."""

@@ -163,6 +163,7 @@ class ShardLink:
             consumer.settled_late,
             consumer.overhead,
             consumer.reading,
+            consumer.group,
         )
         self.ask(message, reply, seconds)
 

@@ -5,6 +5,7 @@ from typing import Any
 from shardmq.bus.coordinator_link import Reply
 from shardmq.gateway.handlers.replies import delivery_table, done, shaped
 from shardmq.gateway.handlers.streams import READER_ARGUMENTS, reading_of
+from shardmq.gateway.handlers.topics.subscriptions import AskedConsumer, is_member, subscription_of
 from shardmq.gateway.native import direct_reply
 from shardmq.gateway.session.channel import Channel
 from shardmq.protocol.native.operations.basic import BasicCancel, BasicConsume, BasicGet, BasicQos, BasicRecover
@@ -24,6 +25,13 @@ def basic_consume(channel: Channel, operation: BasicConsume, reply: Reply) -> No
     client, arguments = channel.client, operation.arguments
     if direct_reply.is_reply_name(operation.queue):
         direct_reply.consume(channel, operation, reply)
+        return
+    if is_member(arguments):
+        asked = AskedConsumer(
+            operation.queue, operation.consumer, operation.auto_ack, operation.prefetch, operation.exclusive
+        )
+        subscription = subscription_of(client, asked, arguments)
+        channel.consumers.consume_group(subscription, shaped(reply, lambda tag: {"consumer": tag}))
         return
     if arguments:
         meant = {name: value for name, value in arguments.items() if name not in READER_ARGUMENTS}

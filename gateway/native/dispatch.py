@@ -31,6 +31,7 @@ from shardmq.protocol.native.operations.basic import (
 )
 from shardmq.protocol.native.operations.connection import ChannelClose, ChannelOpen, Ok, Refused
 from shardmq.protocol.native.operations.fields import Operation
+from shardmq.protocol.native.operations.groups import GroupReleased
 from shardmq.protocol.native.operations.offsets import TopicPull
 from shardmq.protocol.native.operations.topology import QueuePeek, QueuePurge
 from shardmq.topology.entities import check_nesting
@@ -48,12 +49,8 @@ def carry_out(channel: NativeChannel, operation: Operation) -> None:
         elif type(operation) is BasicAck:
             for first, last in operation.tags:
                 channel.session_channel.ack(first, last)
-        elif type(operation) is BasicNack:
-            for first, last in operation.tags:
-                channel.session_channel.nack(first, last, operation.requeue, operation.delay_ms)
-        elif type(operation) is BasicRenew:
-            for first, last in operation.tags:
-                channel.session_channel.renew(first, last)
+        elif (settle := _SETTLEMENTS.get(type(operation))) is not None:
+            settle(channel.session_channel, operation)
         elif type(operation) is ChannelClose:
             channel.owner.close_channel(channel)
             channel.outbox.send(Ok(operation.request, channel.number))
@@ -65,6 +62,27 @@ def carry_out(channel: NativeChannel, operation: Operation) -> None:
             _request(channel, operation)
     except ChannelError as error:
         channel.owner.fail_channel(channel, error)
+
+
+def _nack(channel: Channel, operation: BasicNack) -> None:
+    for first, last in operation.tags:
+        channel.nack(first, last, operation.requeue, operation.delay_ms)
+
+
+def _renew(channel: Channel, operation: BasicRenew) -> None:
+    for first, last in operation.tags:
+        channel.renew(first, last)
+
+
+def _released(channel: Channel, operation: GroupReleased) -> None:
+    if channel.consumers.groups is not None:
+        channel.consumers.groups.released(operation.consumer, operation.partitions)
+
+
+_SETTLEMENTS: Final[Mapping[type[Operation], Callable[[Channel, Any], None]]] = MappingProxyType(
+    {BasicNack: _nack, BasicRenew: _renew, GroupReleased: _released}
+)
+"""What is not answered."""
 
 
 def catch_up(channel: NativeChannel) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from shardmq.bus.messages.shard import Delivered
 from shardmq.errors import ReplyCode, RequestError
 from shardmq.gateway.session.connection import ClientConnection
 from shardmq.gateway.session.front import ConfirmingChannel
@@ -16,6 +17,7 @@ from shardmq.protocol.native.operations.basic import (
 from shardmq.protocol.native.operations.codec import encode
 from shardmq.protocol.native.operations.connection import Heartbeat
 from shardmq.protocol.native.operations.fields import Operation
+from shardmq.protocol.native.operations.groups import GroupAssigned, GroupRevoked
 from shardmq.protocol.translation import to_native
 
 NO_ROUTE: Final = "NO_ROUTE"
@@ -51,6 +53,21 @@ class Outbox(ClientConnection):
         """Send messages to a consumer, as `Front.send_delivery` has them."""
         self.send_frame(encode(_delivered(channel, consumer, tag, redelivered, batch, deliveries, None)))
 
+    def send_partition(self, channel: int, consumer: str, tag: int, delivered: Delivered, partition: int) -> None:
+        """Send messages of a partition to a consumer, as `Front.send_partition` has them."""
+        batch, offset = delivered.batch, delivered.first
+        read = _delivered(channel, consumer, tag, delivered.redelivered, batch, delivered.deliveries, offset, partition)
+        self.send_frame(encode(read))
+
+    def send_assigned(self, channel: int, consumer: str, partitions: list[tuple[int, int]]) -> None:
+        """Say that a consumer has partitions from now on: number and next offset of each."""
+        self.send(GroupAssigned(channel, consumer, partitions))
+
+    def send_revoked(self, channel: int, consumer: str, partitions: list[int], *, is_lost: bool) -> bool:
+        """Say that a consumer is to let go of partitions, or has lost them; returns whether the client will answer."""
+        self.send(GroupRevoked(channel, consumer, partitions, is_lost))
+        return not is_lost
+
     def send_refusal(self, channel: int, first: int, last: int, code: int, text: str, taken: int = 0) -> None:
         """Refuse publishes `first` to `last`; where it is one, its first `taken` messages are stored."""
         self.send(BasicRefused(channel, [(first, last)], code, text, taken))
@@ -80,7 +97,14 @@ class Outbox(ClientConnection):
 
 
 def _delivered(
-    channel: int, consumer: str, tag: int, redelivered: bool, batch: RecordBatch, deliveries: int, offset: int | None
+    channel: int,
+    consumer: str,
+    tag: int,
+    redelivered: bool,
+    batch: RecordBatch,
+    deliveries: int,
+    offset: int | None,
+    partition: int | None = None,
 ) -> BasicDeliver:
     batch = to_native(batch)
     return BasicDeliver(
@@ -98,4 +122,5 @@ def _delivered(
         batch.records,
         deliveries,
         offset,
+        partition,
     )

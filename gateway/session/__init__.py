@@ -12,6 +12,7 @@ channel_consumers.py    A channel's consumers, deliveries, gets.
 delivery_tags.py        Delivery tags, kept as ranges.
 prefetch.py             What a channel's consumers may hold, each and together.
 publish_split.py        A publish whose messages differ, cut into parts that go the same way.
+groups/                 Consumers of groups.
 connection_tracking.py  Who is connected: told to the coordinator, and disconnected when its user or virtual host is
                         deleted.
 large_messages.py       A channel's large messages, which come when there is room for them.

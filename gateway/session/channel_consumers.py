@@ -11,6 +11,8 @@ from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.session import large_messages
 from shardmq.gateway.session.client import Client
 from shardmq.gateway.session.delivery_tags import DeliveryTags
+from shardmq.gateway.session.groups.consumers import GroupConsumers
+from shardmq.gateway.session.groups.subscription import Subscription
 from shardmq.gateway.session.prefetch import ChannelPrefetch
 from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.entities import Queue
@@ -35,12 +37,14 @@ class ChannelConsumers(ChannelPrefetch):
     Attributes:
         tags: delivery tags of what consumers and gets hold.
         all_tags: these, and those of what an atomic commit to come settles.
+        groups: its consumers that are members of groups; None where it never had one.
     """
 
     __slots__ = (
         "_getters",
         "_tags_made",
         "all_tags",
+        "groups",
         "tags",
     )
 
@@ -49,6 +53,7 @@ class ChannelConsumers(ChannelPrefetch):
         self.tags: DeliveryTags[HeldDelivery] = DeliveryTags()
         self.all_tags: list[DeliveryTags[HeldDelivery]] = [self.tags]
         self._getters: dict[int, Consumer] = {}
+        self.groups: GroupConsumers | None = None
         self._tags_made = 0
 
     def consume(
@@ -110,11 +115,26 @@ class ChannelConsumers(ChannelPrefetch):
         if not tag:
             self._tags_made += 1
             tag = self.client.consumer_tag(self.number, self._tags_made)
-        if tag in self.by_tag:
+        if self.has_tag(tag):
             raise NotAllowed(
                 f"channel {self.number} has a consumer '{tag}' already; choose another tag or cancel that one"
             )
         return tag
+
+    def has_tag(self, tag: str) -> bool:
+        """Whether a consumer of that tag runs."""
+        return tag in self.by_tag or (self.groups is not None and tag in self.groups.by_tag)
+
+    def consume_group(self, subscription: Subscription, reply: Reply) -> None:
+        """Start a consumer that is a member of a group; the outcome is its tag, or the error that refused it.
+
+        Raises:
+            NotAllowed: the channel has a consumer of that tag.
+        """
+        tag = self._free_tag(subscription.tag)
+        if self.groups is None:
+            self.groups = GroupConsumers(self)
+        self.groups.start(subscription, tag, reply)
 
     def _ask_to_start(self, link: ShardLink, consumer: Consumer, reply: Reply) -> None:
         def started(outcome: Outcome) -> None:
@@ -127,9 +147,31 @@ class ChannelConsumers(ChannelPrefetch):
 
         link.start(consumer, started)
 
+    def qos(self, tag: str, prefetch: int, reply: Reply) -> None:
+        """Change a running consumer's prefetch.
+
+        Raises:
+            NotFound: the channel has no consumer of that tag.
+        """
+        if self.groups is not None and tag in self.groups.by_tag:
+            self.groups.by_tag[tag].limit(prefetch)
+            reply(None)
+        else:
+            super().qos(tag, prefetch, reply)
+
+    def retune(self) -> None:
+        """Apply the limits that were changed in this pass."""
+        prefetch = self._prefetch_of_all
+        super().retune()
+        if prefetch is not None and self.groups is not None:
+            self.groups.limit(prefetch)
+
     def cancel(self, tag: str, reply: Reply) -> None:
         """Stop a consumer; what it holds stays unacked. Cancelling what is not there is no error (RabbitMQ's rule)."""
         consumer = self.by_tag.pop(tag, None)
+        if self.groups is not None and tag in self.groups.by_tag:
+            self.groups.cancel(tag, reply)
+            return
         if consumer is None:
             reply(None)
             return
@@ -204,9 +246,9 @@ class ChannelConsumers(ChannelPrefetch):
             self.client.state.replies.arrived(consumer, delivered.batch)
         shared = self._shared
         if shared is None:
-            self._pass_on(consumer, delivered)
+            self.pass_on(consumer, delivered)
         elif not shared.has_waiting and delivered.batch.count < shared.limit - self.unacked:
-            self._pass_on(consumer, delivered)  # and there is room for more
+            self.pass_on(consumer, delivered)  # and there is room for more
         else:
             shared.put(consumer, delivered)
             self._hand_on(shared)
@@ -220,13 +262,16 @@ class ChannelConsumers(ChannelPrefetch):
         front.send_delivery(self.number, consumer.tag, tag, False, batch, 0)
         return True
 
-    def _pass_on(self, consumer: Consumer, delivered: Delivered) -> None:
+    def pass_on(self, consumer: Consumer, delivered: Delivered) -> None:
+        """Number messages that a shard sent, and pass them on."""
         batch = delivered.batch
         tag = self._hand_out(consumer, delivered.first, batch.count, consumer.auto_ack)
         client = self.client
         front = client.front
         if consumer.reading is None:
             front.send_delivery(self.number, consumer.tag, tag, delivered.redelivered, batch, delivered.deliveries)
+        elif consumer.group is not None:
+            front.send_partition(self.number, consumer.tag, tag, delivered, consumer.partition)
         else:
             consumer.read_on(delivered.first + batch.count)
             front.send_read(self.number, consumer.tag, tag, delivered.first, batch)
@@ -259,6 +304,8 @@ class ChannelConsumers(ChannelPrefetch):
         """Give consumers credit: the client reads again."""
         for consumer in self.by_tag.values():
             consumer.link.taken(consumer)
+        if self.groups is not None:
+            self.groups.socket_has_room()
 
     def after_settling(self) -> None:
         """Follow up on deliveries that were settled.
@@ -272,10 +319,14 @@ class ChannelConsumers(ChannelPrefetch):
                 consumer.link.release(consumer)
         if self._shared is not None:
             self._hand_on(self._shared)
+        if self.groups is not None:
+            self.groups.after_settling()
 
     def close(self) -> None:
         """End all consumers: what they hold returns to its queues."""
         self.is_open = False
+        if self.groups is not None:
+            self.groups.close()
         for consumer in [*self.by_tag.values(), *self._cancelled, *self._getters.values()]:
             self.client.state.replies.remove(consumer)
             consumer.link.release(consumer)
@@ -310,9 +361,13 @@ class ChannelConsumers(ChannelPrefetch):
         Acks and nacks under their old tags are ignored from now on. They would settle the new delivery, which has the
         same numbers.
         """
-        held = consumer, consumer.link.life
         if self._shared is not None:
             for late in self._shared.drop(consumer, start, start + count):
                 large_messages.count_sent(self.client, consumer, late.batch)
+        self.disown(consumer, start, start + count)
+
+    def disown(self, consumer: Consumer, start: int, end: int) -> None:
+        """Ignore what the client settles of messages [start, end) that it has."""
+        held = consumer, consumer.link.life
         for tags in self.all_tags:
-            consumer.hold(-tags.pass_on(held, start, start + count, (consumer, NO_LIFE)))
+            consumer.hold(-tags.pass_on(held, start, end, (consumer, NO_LIFE)))

@@ -63,6 +63,7 @@ class Client:
         account: room for large messages that the connection was lent.
         channels: how many are open.
         consumers: how many run, on all channels.
+        partitions: how many those of groups have.
     """
 
     __slots__ = (
@@ -72,6 +73,7 @@ class Client:
         "channels",
         "consumers",
         "front",
+        "partitions",
         "permissions",
         "state",
         "user",
@@ -88,7 +90,7 @@ class Client:
         self.user = user
         self.permissions = state.permissions(user, vhost)
         self.account = Account(state.lender)
-        self.channels = self.consumers = 0
+        self.channels = self.consumers = self.partitions = 0
         self._pacing = CommandPacing(state.coordinator.perform)
 
     @property
@@ -110,8 +112,9 @@ class Client:
     @property
     def next_window(self) -> int:
         """The window of one more consumer, in bytes."""
-        share = DELIVERY_WINDOWS_BYTES // (self.consumers + 1) + 1
-        if self.consumers < LEAST_WINDOWS:
+        consumers = self.consumers + self.partitions
+        share = DELIVERY_WINDOWS_BYTES // (consumers + 1) + 1
+        if consumers < LEAST_WINDOWS:
             share = max(share, LEAST_WINDOW_BYTES)
         return min(DELIVERY_WINDOW_BYTES, share, self.state.next_window)
 

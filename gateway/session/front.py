@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from shardmq.bus.messages.shard import Delivered
 from shardmq.errors import RequestError
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.message.record_batch import RecordBatch
@@ -53,6 +54,23 @@ class Front(Protocol):
             offset: of the first message.
             batch: the messages.
         """
+
+    def send_partition(self, channel: int, consumer: str, tag: int, delivered: Delivered, partition: int) -> None:
+        """Send messages of a partition to a consumer of a group.
+
+        Args:
+            channel: the consumer's.
+            consumer: its tag.
+            tag: the delivery tag of the first message.
+            delivered: the messages, the first of which has the offset `first`.
+            partition: its number.
+        """
+
+    def send_assigned(self, channel: int, consumer: str, partitions: list[tuple[int, int]]) -> None:
+        """Say that a consumer has partitions from now on: number and next offset of each."""
+
+    def send_revoked(self, channel: int, consumer: str, partitions: list[int], *, is_lost: bool) -> bool:
+        """Say that a consumer is to let go of partitions, or has lost them; returns whether the client will answer."""
 
     def send_refusal(self, channel: int, first: int, last: int, code: int, text: str, taken: int) -> None:
         """Refuse publishes `first` to `last`; where it is one, its first `taken` messages are stored."""

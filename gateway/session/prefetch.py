@@ -11,6 +11,7 @@ consumers of their queues get what comes there. A channel that is busy has room 
 
 import asyncio
 from collections import deque
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
@@ -98,7 +99,114 @@ class SharedPrefetch:
         return dropped
 
 
-class ChannelPrefetch:
+class PrefetchLimits:
+    """How much several consumers may hold, each of them and all together.
+
+    Args:
+        client: whose they are.
+        number: of their channel.
+
+    Attributes:
+        is_open: whether the channel is.
+        unacked: messages that the consumers hold together, those of gets apart.
+    """
+
+    __slots__ = ("_is_retuned", "_shared", "client", "is_open", "number", "unacked")
+
+    def __init__(self, client: Client, number: int) -> None:
+        self.client = client
+        self.number = number
+        self.is_open = True
+        self.unacked = 0
+        self._shared: SharedPrefetch | None = None
+        self._is_retuned = False
+
+    @property
+    def limited(self) -> Collection[Consumer]:
+        """The consumers that run."""
+        raise NotImplementedError
+
+    @property
+    def may_pause(self) -> bool:
+        """Whether consumers that have no room are paused, so that others get what comes."""
+        raise NotImplementedError
+
+    def pass_on(self, consumer: Consumer, delivered: Delivered) -> None:
+        """Number messages that a shard sent, and pass them on."""
+        raise NotImplementedError
+
+    @property
+    def has_shared_prefetch(self) -> bool:
+        """Whether there is a limit of what all consumers hold together."""
+        return self._shared is not None
+
+    def _retune_later(self) -> None:
+        """Retune once a pass: a method of twenty bytes may concern thousands of consumers, and the last one counts."""
+        if not self._is_retuned:
+            self._is_retuned = True
+            self.client.state.retune_due(self)
+
+    def retune(self) -> None:
+        """Apply the limits that were changed in this pass."""
+        self._is_retuned = False
+        self._tell_limits()
+        if self._shared is not None:
+            self._hand_on(self._shared)
+
+    def _prefetch_of(self, consumer: Consumer) -> int:
+        """What a consumer's shard is to know as its prefetch."""
+        own, shared = consumer.own_prefetch, self._shared
+        if shared is None:
+            return 0 if consumer.settled_late else own
+        if shared.is_paused:
+            return PAUSED
+        if consumer.auto_ack:
+            return 0
+        return min(own, shared.limit) if own else shared.limit
+
+    def _tell_limits(self) -> None:
+        """Tell shards of their consumers' prefetch, where it is another now; they follow in their time."""
+        for consumer in self.limited:
+            settled_late = consumer.settled_late or (consumer.auto_ack and self._shared is not None)
+            prefetch = self._prefetch_of(consumer)
+            if prefetch != consumer.prefetch or settled_late is not consumer.settled_late:
+                consumer.prefetch, consumer.settled_late = prefetch, settled_late
+                consumer.link.ask(Qos(consumer.number, prefetch, settled_late), _ignore)
+
+    def _hand_on(self, shared: SharedPrefetch) -> None:
+        """Hand out what has waited, as far as there is room for it now; have more of it come if there is room still."""
+        while (waiting := shared.take(self._room())) is not None:
+            self.pass_on(*waiting)
+        if self._shared is not shared:
+            return
+        if self._has_room():
+            if shared.is_paused:
+                shared.is_paused = False
+                self._tell_limits()
+        elif not (shared.is_paused or shared.is_watched) and self.may_pause:
+            shared.is_watched = True
+            asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._pause, shared)
+
+    def _pause(self, shared: SharedPrefetch) -> None:
+        """Pause the consumers if there is no room, as there was none a while ago."""
+        shared.is_watched = False
+        if self.is_open and self._shared is shared and not self._has_room():
+            shared.is_paused = True
+            self._tell_limits()
+
+    def _has_room(self) -> bool:
+        room = self._room()
+        return room is None or room > 0
+
+    def _room(self) -> int | None:
+        """For how many messages there is room within the shared limit; None where there is no such limit.
+
+        What basic.get got does not count.
+        """
+        return None if self._shared is None else self._shared.limit - self.unacked
+
+
+class ChannelPrefetch(PrefetchLimits):
     """How much a channel's consumers may hold.
 
     Args:
@@ -106,37 +214,26 @@ class ChannelPrefetch:
         number: of the channel.
 
     Attributes:
-        is_open: whether the channel is.
         by_tag: consumers that run.
-        unacked: messages that its consumers hold together, those of gets apart.
     """
 
-    __slots__ = (
-        "_cancelled",
-        "_is_retuned",
-        "_prefetch_of_all",
-        "_shared",
-        "by_tag",
-        "client",
-        "is_open",
-        "number",
-        "unacked",
-    )
+    __slots__ = ("_cancelled", "_prefetch_of_all", "by_tag")
 
     def __init__(self, client: Client, number: int) -> None:
-        self.client = client
-        self.number = number
-        self.is_open = True
+        super().__init__(client, number)
         self.by_tag: dict[str, Consumer] = {}
-        self.unacked = 0
         self._cancelled: dict[Consumer, bool] = {}  # may hold messages; whether their shards have heard
-        self._shared: SharedPrefetch | None = None
-        self._is_retuned = False
         self._prefetch_of_all: int | None = None  # that running consumers are to have from the end of this pass on
 
-    def _pass_on(self, consumer: Consumer, delivered: Delivered) -> None:
-        """Number messages that a shard sent, and pass them on."""
-        raise NotImplementedError
+    @property
+    def limited(self) -> Collection[Consumer]:
+        """The consumers that run."""
+        return self.by_tag.values()
+
+    @property
+    def may_pause(self) -> bool:
+        """Whether there are several: one consumer's shard knows its limit."""
+        return len(self.by_tag) + len(self._cancelled) > 1
 
     def qos(self, tag: str, prefetch: int, reply: Reply) -> None:
         """Change a running consumer's prefetch.
@@ -172,79 +269,13 @@ class ChannelPrefetch:
                 self._hand_on(shared)
         self._retune_later()
 
-    @property
-    def has_shared_prefetch(self) -> bool:
-        """Whether there is a limit of what all consumers hold together."""
-        return self._shared is not None
-
-    def _retune_later(self) -> None:
-        """Retune once a pass: a method of twenty bytes may concern thousands of consumers, and the last one counts."""
-        if not self._is_retuned:
-            self._is_retuned = True
-            self.client.state.retune_due(self)
-
     def retune(self) -> None:
         """Apply the limits that were changed in this pass."""
-        self._is_retuned = False
         prefetch, self._prefetch_of_all = self._prefetch_of_all, None
         if prefetch is not None:
             for consumer in self.by_tag.values():
                 consumer.own_prefetch = prefetch
-        self._tell_limits()
-        if self._shared is not None:
-            self._hand_on(self._shared)
-
-    def _prefetch_of(self, consumer: Consumer) -> int:
-        """What a consumer's shard is to know as its prefetch."""
-        own, shared = consumer.own_prefetch, self._shared
-        if shared is None:
-            return 0 if consumer.settled_late else own
-        if shared.is_paused:
-            return PAUSED
-        if consumer.auto_ack:
-            return 0
-        return min(own, shared.limit) if own else shared.limit
-
-    def _tell_limits(self) -> None:
-        """Tell shards of their consumers' prefetch, where it is another now; they follow in their time."""
-        for consumer in self.by_tag.values():
-            settled_late = consumer.settled_late or (consumer.auto_ack and self._shared is not None)
-            prefetch = self._prefetch_of(consumer)
-            if prefetch != consumer.prefetch or settled_late is not consumer.settled_late:
-                consumer.prefetch, consumer.settled_late = prefetch, settled_late
-                consumer.link.ask(Qos(consumer.number, prefetch, settled_late), _ignore)
-
-    def _hand_on(self, shared: SharedPrefetch) -> None:
-        """Hand out what has waited, as far as there is room for it now; have more of it come if there is room still."""
-        while (waiting := shared.take(self._room())) is not None:
-            self._pass_on(*waiting)
-        if self._shared is not shared:
-            return
-        if self._has_room():
-            if shared.is_paused:
-                shared.is_paused = False
-                self._tell_limits()
-        elif len(self.by_tag) + len(self._cancelled) > 1 and not (shared.is_paused or shared.is_watched):
-            shared.is_watched = True
-            asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._pause, shared)
-
-    def _pause(self, shared: SharedPrefetch) -> None:
-        """Pause the consumers if there is no room, as there was none a while ago."""
-        shared.is_watched = False
-        if self.is_open and self._shared is shared and not self._has_room():
-            shared.is_paused = True
-            self._tell_limits()
-
-    def _has_room(self) -> bool:
-        room = self._room()
-        return room is None or room > 0
-
-    def _room(self) -> int | None:
-        """For how many messages there is room within the shared limit; None where there is no such limit.
-
-        What basic.get got does not count.
-        """
-        return None if self._shared is None else self._shared.limit - self.unacked
+        super().retune()
 
 
 def _split(delivered: Delivered, count: int) -> tuple[Delivered, Delivered]:

@@ -16,6 +16,7 @@ from shardmq.bus.poller import context
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.state.alarms import Alarms
 from shardmq.gateway.state.direct_replies import DirectReplies
+from shardmq.gateway.state.memberships import Memberships
 from shardmq.gateway.state.message_loans import Lender
 from shardmq.gateway.state.permissions import Permissions
 from shardmq.gateway.state.routes import Routes
@@ -63,6 +64,7 @@ class GatewayState:
         topology_changes: how often the topology or permissions have changed: what was derived from them is over then.
         alarms: of this process and all shards.
         lender: of room for large messages.
+        memberships: of consumers in groups.
         replies: to requests of this gateway's clients.
         time_slices: of connections with much to do.
         passes: how many there were.
@@ -101,6 +103,7 @@ class GatewayState:
             self._forget_topology,
             self.table,
         )
+        self.memberships = Memberships(self.coordinator)
         self.alarms = Alarms()
         self.time_slices = TimeSlices(asyncio.get_running_loop())
         self.passes = 0

@@ -14,7 +14,7 @@ import msgspec
 
 from shardmq.bus.dialer import Dialer
 from shardmq.bus.link import LinkLost, LinkOpened
-from shardmq.bus.messages.base import Answer, Call, Inspect, Refusal, Request, result_of
+from shardmq.bus.messages.base import Answer, BusMessage, Call, Inspect, Refusal, Request, result_of
 from shardmq.bus.messages.coordinator import (
     AdmitConnection,
     Changes,
@@ -24,6 +24,7 @@ from shardmq.bus.messages.coordinator import (
     Snapshot,
     TopologyApplied,
 )
+from shardmq.bus.messages.membership import GroupAssignment, GroupEnded, ReportMembers
 from shardmq.bus.messages.stores import BeginBackup, LookBackup
 from shardmq.errors import NotFound, RequestError, Unavailable, request_error
 from shardmq.limits import DECLARE_SECONDS
@@ -63,6 +64,16 @@ class Follower(Protocol):
         """Follow changes that were applied."""
 
 
+class MemberHost(Protocol):
+    """Knows the members of consumer groups that this gateway has."""
+
+    def report(self) -> ReportMembers:
+        """All of them."""
+
+    def hear(self, message: GroupAssignment | GroupEnded) -> None:
+        """Take in what a member is told."""
+
+
 @dataclass(slots=True)
 class _PendingRequest:
     """A request that waits for its answer, or for the link.
@@ -96,6 +107,7 @@ class CoordinatorLink:
         identified: called with the broker's id and the coordinator's generation at each snapshot; the owner sets it.
         lists: returns what this gateway has under a noun ("connections", …), for lists of other gateways; the owner
             sets it.
+        members: of consumer groups, which are reported in each new session; the owner sets it.
     """
 
     def __init__(
@@ -118,7 +130,19 @@ class CoordinatorLink:
         self._followers: list[Follower] = []
         self.lists: Callable[[str], list[dict[str, Any]]] = lambda _noun: []
         self.identified: Callable[[str, int], None] = lambda _broker, _generation: None
+        self.members: MemberHost | None = None
         self._present: ReportConnections | None = None
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            Snapshot: self._on_snapshot,
+            Changes: self._on_changes,
+            Answer: self._on_reply,
+            Refusal: self._on_reply,
+            Call: self._on_call,
+            GroupAssignment: self._on_membership,
+            GroupEnded: self._on_membership,
+            LinkOpened: self._on_opened,
+            LinkLost: lambda _lost: self._on_lost(),
+        }
 
     def follow(self, follower: Follower) -> None:
         """Tell a follower of all changes from now on."""
@@ -131,58 +155,44 @@ class CoordinatorLink:
             self.dialer.post(present)
             self._changed()
 
+    def ask(self, message: Request[Any], reply: Reply, seconds: float = DECLARE_SECONDS) -> None:
+        """Send a request; the outcome is its answer, or the error that refused it."""
+        asked = _PendingRequest(message, reply, time.monotonic() + seconds)
+        if self.dialer.is_open:
+            self._send(asked)
+        else:
+            self._waiting.append(asked)
+
+    def tell(self, message: BusMessage) -> None:
+        """Tell something that the report of a new session covers where the link is not open."""
+        if self.dialer.is_open:
+            self.dialer.post(message)
+            self._changed()
+
     def admit(self, vhost: str, user: str, reply: Reply) -> None:
         """Ask whether one more connection may be opened; the outcome is None, or the error that refuses it."""
-        self._ask(_PendingRequest(AdmitConnection(vhost, user), reply, time.monotonic() + ADMIT_SECONDS))
+        self.ask(AdmitConnection(vhost, user), reply, ADMIT_SECONDS)
 
     def perform(self, command: Command, reply: Reply) -> None:
         """Have a command carried out; the outcome is its answer, or the error that refused it."""
-        self._ask(_PendingRequest(RunCommand(command), reply, time.monotonic() + DECLARE_SECONDS))
+        self.ask(RunCommand(command), reply)
 
     def inspect(self, reply: Reply, seconds: float, noun: str = "") -> None:
         """Ask for the coordinator's status; its `others` are the other gateways' status, or their lists of a noun."""
-        self._ask(_PendingRequest(Inspect(noun), reply, time.monotonic() + seconds))
+        self.ask(Inspect(noun), reply, seconds)
 
     def begin_backup(self, folder: str, bytes_per_second: int, reply: Reply) -> None:
         """Have all stores copied into subfolders of `folder`."""
-        self._ask(_PendingRequest(BeginBackup(folder, bytes_per_second), reply, time.monotonic() + DECLARE_SECONDS))
+        self.ask(BeginBackup(folder, bytes_per_second), reply)
 
     def look_backup(self, reply: Reply) -> None:
         """Ask how far the last backup is."""
-        self._ask(_PendingRequest(LookBackup(), reply, time.monotonic() + DECLARE_SECONDS))
+        self.ask(LookBackup(), reply)
 
     def receive(self) -> bool:
         """Take in what the coordinator sent. Returns whether more is left."""
         for event in self.dialer.receive():
-            match event:
-                case Snapshot():
-                    self.identified(event.broker, event.generation)
-                    self._topology.load(event)
-                    self.is_synced = self.is_current = True
-                    self._synced(event.version)
-                    for follower in self._followers:
-                        follower.loaded()
-                case Changes():
-                    for change in event.changes:
-                        self._topology.apply(change)
-                    self._topology.version = event.version
-                    self._synced(event.version, not all(isinstance(each, PASSING) for each in event.changes))
-                    for follower in self._followers:
-                        follower.changed(event.changes)
-                case Answer() | Refusal():
-                    self._on_reply(event)
-                case Call(request, Inspect(noun)):
-                    table = self.lists(noun) if noun else self._table()
-                    self.dialer.post(Answer(request, table))
-                    self._changed()
-                case LinkOpened():
-                    if self._present is not None:
-                        self.dialer.post(self._present)
-                    waiting, self._waiting = self._waiting, []
-                    for asked in waiting:
-                        self._send(asked)
-                case LinkLost():
-                    self._on_lost()
+            self._handlers[type(event)](event)
         return self.dialer.more
 
     def flush(self) -> bool:
@@ -202,17 +212,45 @@ class CoordinatorLink:
                 Unavailable("the coordinator did not answer in time; messages still flow, try this again later")
             )
 
+    def _on_snapshot(self, snapshot: Snapshot) -> None:
+        self.identified(snapshot.broker, snapshot.generation)
+        self._topology.load(snapshot)
+        self.is_synced = self.is_current = True
+        self._synced(snapshot.version)
+        for follower in self._followers:
+            follower.loaded()
+
+    def _on_changes(self, message: Changes) -> None:
+        for change in message.changes:
+            self._topology.apply(change)
+        self._topology.version = message.version
+        self._synced(message.version, not all(isinstance(each, PASSING) for each in message.changes))
+        for follower in self._followers:
+            follower.changed(message.changes)
+
+    def _on_call(self, call: Call[Inspect]) -> None:
+        noun = call.message.noun
+        self.dialer.post(Answer(call.request, self.lists(noun) if noun else self._table()))
+        self._changed()
+
+    def _on_membership(self, message: GroupAssignment | GroupEnded) -> None:
+        if self.members is not None:
+            self.members.hear(message)
+
+    def _on_opened(self, _opened: LinkOpened) -> None:
+        if self._present is not None:
+            self.dialer.post(self._present)
+        if self.members is not None:
+            self.dialer.post(self.members.report())
+        waiting, self._waiting = self._waiting, []
+        for asked in waiting:
+            self._send(asked)
+
     def _synced(self, version: int, is_rerouted: bool = True) -> None:
         if is_rerouted:
             self._rerouted()
         self.dialer.post(TopologyApplied(version))
         self._changed()
-
-    def _ask(self, asked: _PendingRequest) -> None:
-        if self.dialer.is_open:
-            self._send(asked)
-        else:
-            self._waiting.append(asked)
 
     def _send(self, asked: _PendingRequest) -> None:
         self._number += 1

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from shardmq.errors import PreconditionFailed
-from shardmq.limits import DELAY_MS_MAX, LIFE_MS_MAX
+from shardmq.limits import DELAY_MS_MAX, LIFE_MS_MAX, NAME_BYTES_MAX
 
 Check = Callable[[Any], str | None]
 """Looks at a value; returns None if it is right, and what is expected if it is not."""
@@ -158,6 +158,25 @@ CONSUMER_ARGUMENTS: Final[Mapping[str, Check]] = {
     "x-consumer-timeout": integer(1, DELAY_MS_MAX),
 }
 """The arguments of consumers."""
+
+GROUP: Final = "x-group"
+"""The argument of a consumer that makes it a member of that group."""
+
+
+def group_name(value: Any) -> str | None:
+    """Check for the name of a group."""
+    is_name = type(value) is str and 1 <= len(value.encode(errors="replace")) <= NAME_BYTES_MAX
+    return None if is_name else f"a string of 1 to {NAME_BYTES_MAX} bytes"
+
+
+MEMBER_ARGUMENTS: Final[Mapping[str, Check]] = {
+    GROUP: group_name,
+    "x-group-type": one_of("ordered", "shared"),
+    "x-delivery-limit": integer(0, LENGTH_MAX),
+    "x-dead-letter-exchange": text,
+    "x-dead-letter-routing-key": text,
+}
+"""The arguments of consumers that are members of groups, beside those of all."""
 
 
 def check_arguments(thing: str, arguments: Mapping[str, Any], known: Mapping[str, Check]) -> None:

@@ -9,5 +9,8 @@ def partitions_of(topology: Topology, vhost: str, topic: str) -> tuple[int, ...]
 
     A stream is a topic of one partition.
     """
+    there = topology.topics.get((vhost, topic))
+    if there is not None:
+        return there.partitions
     queue = topology.queues.get((vhost, topic))
     return (queue.id,) if queue is not None and is_stream(queue.arguments) else None

@@ -12,7 +12,7 @@ import uvloop
 
 from shardmq.bus.link import LinkOpened
 from shardmq.bus.listener import Listener, Peer
-from shardmq.bus.messages.base import Answer, Call, Refusal
+from shardmq.bus.messages.base import Answer, Call, Refusal, Reset
 from shardmq.bus.messages.coordinator import (
     Changes,
     RunCommand,
@@ -20,6 +20,7 @@ from shardmq.bus.messages.coordinator import (
     ToCoordinator,
     TopologyApplied,
 )
+from shardmq.bus.messages.membership import GroupReleased, JoinGroup, LeaveGroup, ReportMembers
 from shardmq.bus.messages.shard import Confirmed, ToShard
 from shardmq.bus.poller import context
 from shardmq.cmd.run.locks import hold_port
@@ -82,6 +83,7 @@ class Stage:
         commands: what the coordinator was asked to do.
         answers: what it answers commands of a kind with, nil where nothing is said here; an error is a refusal.
         told: what it tells before it answers commands of a kind.
+        news: what it was told of members of groups, and asked to let them join.
         state: the gateway's.
         loop: runs it.
     """
@@ -111,6 +113,7 @@ class Stage:
         self.commands: list[Any] = []
         self.answers: dict[type[Any], Any] = {}
         self.told: dict[type[Any], Change] = {}
+        self.news: list[Any] = []
         self._synced = 0
         self._gateway: Peer | None = None
         self._snapshot = Snapshot(
@@ -174,11 +177,30 @@ class Stage:
                 if change is not None:
                     peer.post(Changes(max(self._synced, self._snapshot.version) + 1, [change]))
                 answer = self.answers.get(type(event.message.command))
-                if isinstance(answer, RequestError):
-                    peer.post(Refusal(event.request, answer.code, answer.text))
-                else:
-                    peer.post(Answer(event.request, answer))
+                self._answer(peer, event.request, answer)
+            elif isinstance(event, Call) and isinstance(event.message, JoinGroup):
+                self.news.append(event.message)
+                self._answer(peer, event.request, self.answers.get(JoinGroup))
+            elif isinstance(event, ReportMembers | LeaveGroup | GroupReleased):
+                self.news.append(event)
         self.coordinator.tick(time.monotonic())
+
+    def _answer(self, peer: Peer, request: int, answer: Any) -> None:
+        if isinstance(answer, RequestError):
+            peer.post(Refusal(request, answer.code, answer.text))
+        else:
+            peer.post(Answer(request, answer))
+
+    def say_as_coordinator(self, *messages: Any) -> None:
+        """The coordinator says something."""
+        assert self._gateway is not None
+        for message in messages:
+            self._gateway.post(message)
+        self.coordinator.flush()
+
+    def break_coordinator_link(self) -> None:
+        """The link breaks, and is there again."""
+        self.say_as_coordinator(Reset("an envelope was lost"))
 
     def lose_coordinator(self) -> None:
         """It goes away, and the gateway notices."""

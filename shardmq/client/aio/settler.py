@@ -99,7 +99,8 @@ class ChannelSettler(SettlerCore):
         """Whether all of a delivery is the broker's again, and will be delivered again."""
         frame = delivery.frame
         is_earlier = frame.tag + frame.count - 1 <= self.core.stale_tag and delivery.settler is self
-        return is_earlier and frame.offset is None  # what was read of a stream does not come again
+        comes_again = frame.offset is None or frame.partition is not None  # what was read of a stream does not
+        return is_earlier and comes_again
 
     def is_unsettled(self, tag: int) -> bool:
         """Whether a message is unacked."""

@@ -46,6 +46,7 @@ from shardmq.protocol.native.operations.connection import (
     Refused,
 )
 from shardmq.protocol.native.operations.fields import Operation, TagRanges
+from shardmq.protocol.native.operations.groups import GroupAssigned, GroupReleased, GroupRevoked
 
 _PASSING: Final = frozenset({ReplyCode.CONNECTION_FORCED, ReplyCode.RESOURCE_ERROR, ReplyCode.INTERNAL_ERROR})
 """A connection refused with one of these may be opened a moment later."""
@@ -70,6 +71,8 @@ class FrameDispatcher:
             BasicRefused: self._on_publish_refused,
             BasicReturn: self._on_return,
             BasicCancelled: self._on_cancelled,
+            GroupAssigned: self._on_assigned,
+            GroupRevoked: self._on_revoked,
             ChannelClose: self._on_channel_close,
             ConnectionClose: self._on_connection_close,
             ConnectionBlocked: self._on_blocked,
@@ -161,7 +164,7 @@ class FrameDispatcher:
             if frame.consumer not in channel.unheard:
                 state.requeue(channel, frame)
             return
-        if frame.offset is not None:
+        if frame.offset is not None and frame.partition is None:  # a group goes on where it is, by itself
             channel.consumers[frame.consumer] = reading_on(
                 channel.consumers[frame.consumer], frame.offset + frame.count
             )
@@ -181,6 +184,13 @@ class FrameDispatcher:
             gone = from_broker(NotFound(f"the queue of consumer '{notice.consumer}' was deleted"))
             why = request_error(notice.code, notice.text) if notice.code else gone
             self._state.end_consumer(channel, notice.consumer, why)
+
+    def _on_assigned(self, notice: GroupAssigned) -> None:
+        """Take note of nothing: messages tell their partition."""
+
+    def _on_revoked(self, notice: GroupRevoked) -> None:
+        if not notice.is_lost and notice.channel in self._state.by_number:
+            self._state.send(GroupReleased(notice.channel, notice.consumer, notice.partitions))
 
     def _on_channel_close(self, notice: ChannelClose) -> None:
         channel = self._state.by_number.get(notice.channel)

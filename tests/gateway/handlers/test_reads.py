@@ -76,6 +76,7 @@ def test_what_is_read_comes_as_deliveries_with_their_numbers(start_stage: StartS
                     "records": records,
                     "deliveries": 3,
                     "offset": None,
+                    "partition": None,
                 }
             ],
             "next": following,

@@ -114,7 +114,8 @@ class BasicDeliver(Operation, frozen=True):
     """Messages for a consumer; message i has the delivery tag `tag + i` and the id (`origin`, `serial + i`).
 
     `deliveries` is how often each was delivered in vain before, in queues with x-delivery-limit. Message i has the
-    offset `offset + i` in its stream; other queues have none.
+    offset `offset + i` in its stream; other queues have none. `partition` is the number of the partition that the
+    message was read from, for consumers of groups.
     """
 
     channel: Channel
@@ -131,6 +132,7 @@ class BasicDeliver(Operation, frozen=True):
     records: bytes
     deliveries: int = 0
     offset: int | None = None
+    partition: int | None = None
 
 
 class BasicGet(ClientRequest, frozen=True):

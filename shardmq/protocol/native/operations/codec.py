@@ -13,6 +13,7 @@ from shardmq.protocol.native.operations import (
     administration,
     basic,
     connection,
+    groups,
     offsets,
     reads,
     topics,
@@ -83,6 +84,9 @@ OPERATIONS: Final[dict[int, type[Operation]]] = {
     58: topics.TopicExtend,
     59: topics.TopicInfo,
     60: offsets.TopicPull,
+    65: groups.GroupAssigned,
+    66: groups.GroupRevoked,
+    67: groups.GroupReleased,
 }
 """Operations by the type of their frame. A number never changes its meaning."""
 
@@ -102,6 +106,8 @@ FROM_SERVER: Final[frozenset[type[Operation]]] = frozenset(
         basic.BasicReturn,
         connection.ConnectionBlocked,
         connection.ConnectionUnblocked,
+        groups.GroupAssigned,
+        groups.GroupRevoked,
     }
 )
 FROM_CLIENT: Final[frozenset[type[Operation]]] = frozenset(OPERATIONS.values()) - (

@@ -1,0 +1,9 @@
+"""Consumers of groups: one of the client's, made of one for each partition that it has.
+
+consumers.py     The consumers of a channel that are members of groups.
+subscription.py  What a client asks for: topic, group, kind, where a new group begins.
+member.py        A member of a group: its partitions, what they deliver and may hold together, leaving.
+ordered.py       A member of an ordered group: it has the partitions that the coordinator assigns to it.
+shared.py        A member of a shared group: it has all partitions.
+partition.py     One partition of a member.
+"""

@@ -1,0 +1,90 @@
+"""The consumers of a channel that are members of groups."""
+
+from collections.abc import Collection
+from typing import Protocol
+
+from shardmq.bus.coordinator_link import Reply
+from shardmq.gateway.session.client import Client
+from shardmq.gateway.session.groups.member import Member, MembersChannel
+from shardmq.gateway.session.groups.ordered import OrderedMember
+from shardmq.gateway.session.groups.shared import SharedMember
+from shardmq.gateway.session.groups.subscription import Subscription
+
+
+class GroupsChannel(MembersChannel, Protocol):
+    """The consumers of a channel."""
+
+    @property
+    def client(self) -> Client:
+        """Whose channel it is."""
+
+
+class GroupConsumers:
+    """A channel's consumers that are members of groups: those that run, and those that are leaving.
+
+    Args:
+        channel: whose they are.
+
+    Attributes:
+        by_tag: those that run.
+    """
+
+    __slots__ = ("_channel", "_leaving", "by_tag")
+
+    def __init__(self, channel: GroupsChannel) -> None:
+        self._channel = channel
+        self._leaving: dict[Member, None] = {}
+        self.by_tag: dict[str, Member] = {}
+
+    def start(self, subscription: Subscription, tag: str, reply: Reply) -> None:
+        """Start a consumer; the outcome is its tag, or the error that refused it."""
+        kind = SharedMember if subscription.is_shared else OrderedMember
+        member = self.by_tag[tag] = kind(self._channel.client, self._channel, subscription, tag, self.forget)
+        self._channel.client.consumers += 1
+        member.start(reply)
+
+    def cancel(self, tag: str, reply: Reply) -> None:
+        """Stop a consumer; it stays in its group until what it holds is settled, or for a time."""
+        member = self.by_tag.pop(tag)
+        self._channel.client.consumers -= 1
+        self._leaving[member] = None
+        member.leave(reply)
+
+    def released(self, tag: str, partitions: Collection[int]) -> None:
+        """Have a member let go of partitions that were revoked: its client has. One that is gone has done so."""
+        member = self.by_tag.get(tag)
+        if isinstance(member, OrderedMember):
+            member.released(partitions)
+
+    def limit(self, prefetch: int) -> None:
+        """Change what each of them may hold."""
+        for member in self.by_tag.values():
+            member.limit(prefetch)
+
+    def forget(self, member: Member) -> None:
+        """Forget a member that is gone."""
+        self._leaving.pop(member, None)
+        if self.by_tag.get(member.tag) is member:
+            del self.by_tag[member.tag]
+            self._channel.client.consumers -= 1
+
+    def after_settling(self) -> None:
+        """Follow up on deliveries that were settled."""
+        for member in self._all():
+            member.after_settling()
+
+    def socket_has_room(self) -> None:
+        """Give consumers credit: the client reads again."""
+        for member in self._all():
+            member.socket_has_room()
+
+    def close(self) -> None:
+        """Have all leave their groups at once."""
+        for member in self._all():
+            member.close()
+        self._channel.client.consumers -= len(self.by_tag)
+        self.by_tag.clear()
+        self._leaving.clear()
+
+    def _all(self) -> list[Member]:
+        return [*self.by_tag.values(), *self._leaving]

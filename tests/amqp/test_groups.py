@@ -1,0 +1,170 @@
+"""Groups over AMQP: any client is a member by an argument of its consumer."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+
+import shardmq
+from shardmq.cmd.run.broker import Broker
+
+IN_GROUP = {"x-group": "billing", "x-stream-offset": "first"}
+PATIENCE_SECONDS = 20.0
+
+
+class Member:
+    """A consumer of a group on a connection of its own."""
+
+    def __init__(self, url: str, topic: str, prefetch: int = 20, acks: bool = True, **arguments: Any) -> None:
+        self.connection = pika.BlockingConnection(pika.URLParameters(url))
+        self.channel = self.connection.channel()
+        self.channel.basic_qos(prefetch_count=prefetch)
+        self.got: list[tuple[int, int, bytes]] = []  # partition, offset, body
+        self.redelivered: list[bool] = []
+        self.tags: list[int] = []
+        self.acks = acks
+        told = {**IN_GROUP, **{name.replace("_", "-"): value for name, value in arguments.items()}}
+        self.tag = self.channel.basic_consume(topic, self._take, arguments=told)
+
+    def _take(self, channel: BlockingChannel, method: Any, properties: pika.BasicProperties, body: bytes) -> None:
+        self.got.append((properties.headers["x-stream-partition"], properties.headers["x-stream-offset"], body))
+        self.redelivered.append(method.redelivered)
+        self.tags.append(method.delivery_tag)
+        if self.acks:
+            channel.basic_ack(method.delivery_tag)
+
+
+@pytest.fixture
+def join(url: str) -> Iterator[Callable[..., Member]]:
+    members: list[Member] = []
+
+    def start(topic: str, **terms: Any) -> Member:
+        members.append(Member(url, topic, **terms))
+        return members[-1]
+
+    yield start
+    for member in members:
+        if member.connection.is_open:
+            member.connection.close()
+
+
+def work_until(true: Callable[[], Any], *members: Member) -> None:
+    """Have members take what comes until something is so."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not true():
+        assert time.monotonic() < deadline, [member.got for member in members]
+        for member in members:
+            member.connection.process_data_events(0.01)
+
+
+def declare(broker: Broker, topic: str, partitions: int, messages: int) -> None:
+    with shardmq.connect(broker.url) as connection:
+        connection.channel().topic_declare(topic, partitions)
+        with connection.channel().publisher() as publisher:
+            for number in range(messages):
+                publisher.publish(topic, f"key-{number}", b"%d" % number)
+
+
+def test_a_member_gets_each_message_with_its_partition_and_offset(broker: Broker, join: Callable[..., Member]) -> None:
+    declare(broker, "amqp-one", 3, 90)
+    member = join("amqp-one")
+    work_until(lambda: len(member.got) == 90, member)
+    for partition in range(3):
+        offsets = [offset for number, offset, _ in member.got if number == partition]
+        assert offsets == list(range(len(offsets)))
+    assert len({body for _, _, body in member.got}) == 90
+
+
+def test_a_second_member_takes_its_share_and_nothing_comes_twice(
+    broker: Broker, join: Callable[..., Member], channel: BlockingChannel
+) -> None:
+    declare(broker, "amqp-two", 4, 100)
+    first = join("amqp-two")
+    work_until(lambda: len(first.got) == 100, first)
+    second = join("amqp-two")
+
+    def both_have_some() -> bool:
+        channel.basic_publish("amqp-two", f"key-{time.monotonic()}", b"more")
+        return bool(second.got)
+
+    work_until(both_have_some, first, second)
+    assert {number for number, *_ in second.got} <= {2, 3}
+    places = [(number, offset) for number, offset, _ in first.got + second.got]
+    assert len(set(places)) == len(places)
+
+
+def test_a_partition_that_goes_to_another_waits_until_its_messages_are_acknowledged(
+    broker: Broker, join: Callable[..., Member]
+) -> None:
+    declare(broker, "amqp-slow", 2, 20)
+    first = join("amqp-slow", acks=False)
+    work_until(lambda: len(first.got) == 20, first)
+    second = join("amqp-slow")
+    for _ in range(20):
+        first.connection.process_data_events(0.01)
+        second.connection.process_data_events(0.01)
+    assert second.got == []
+    first.acks = True
+    first.channel.basic_ack(first.tags[-1], multiple=True)
+    with shardmq.connect(broker.url) as connection, connection.channel().publisher() as publisher:
+        for number in range(20, 60):
+            publisher.publish("amqp-slow", f"key-{number}", b"%d" % number)
+    work_until(lambda: len(first.got) + len(second.got) == 60, first, second)
+    assert second.got
+    assert not any(second.redelivered)
+
+
+def test_what_was_not_acknowledged_comes_to_the_next_member(broker: Broker, join: Callable[..., Member]) -> None:
+    declare(broker, "amqp-next", 1, 10)
+    first = join("amqp-next", acks=False)
+    work_until(lambda: len(first.got) == 10, first)
+    first.channel.basic_ack(first.tags[3], multiple=True)
+    first.connection.close()
+    second = join("amqp-next")
+    work_until(lambda: len(second.got) == 6, second)
+    assert [offset for _, offset, _ in second.got] == list(range(4, 10))
+    assert all(second.redelivered)
+
+
+def test_members_of_a_shared_group_compete_for_one_partition(broker: Broker, join: Callable[..., Member]) -> None:
+    declare(broker, "amqp-shared", 1, 60)
+    members = [join("amqp-shared", prefetch=5, x_group_type="shared") for _ in range(3)]
+    work_until(lambda: sum(len(member.got) for member in members) == 60, *members)
+    assert all(member.got for member in members)
+    bodies = [body for member in members for *_, body in member.got]
+    assert len(set(bodies)) == 60
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ({"x-group": ""}, 406, "a string of 1 to 255 bytes"),
+        ({**IN_GROUP, "x-group-type": "both"}, 406, "one of ordered, shared"),
+        ({**IN_GROUP, "x-priority": 3}, 406, "members of a group share it evenly"),
+        ({**IN_GROUP, "x-stream-offset": "then"}, 406, "x-stream-offset"),
+    ],
+)
+def test_arguments_without_a_meaning_close_the_channel(
+    broker: Broker, url: str, arguments: dict[str, Any], code: int, words: str
+) -> None:
+    declare(broker, "amqp-wrong", 1, 0)
+    connection = pika.BlockingConnection(pika.URLParameters(url))
+    channel = connection.channel()
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker, match=words) as closed:
+        channel.basic_consume("amqp-wrong", lambda *_: None, arguments=arguments)
+    assert closed.value.reply_code == code
+    connection.close()
+
+
+def test_a_queue_has_no_groups_and_a_missing_topic_has_none_either(channel: BlockingChannel, url: str) -> None:
+    channel.queue_declare("amqp-plain")
+    for name, code in (("amqp-plain", 406), ("amqp-nothing", 404)):
+        connection = pika.BlockingConnection(pika.URLParameters(url))
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker) as closed:
+            connection.channel().basic_consume(name, lambda *_: None, arguments=IN_GROUP)
+        assert closed.value.reply_code == code
+        connection.close()
+    channel.queue_delete("amqp-plain")

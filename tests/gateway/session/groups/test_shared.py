@@ -1,0 +1,114 @@
+"""Members of shared groups on a gateway: all partitions, one prefetch, no coordinator."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from shardmq.bus.messages.base import Answer, Refusal
+from shardmq.bus.messages.shard import Ack, Cancel, Cancelled, Consume, Nack, Qos, Release, Renew
+from shardmq.errors import ReplyCode
+from shardmq.protocol.native.operations.basic import (
+    BasicAck,
+    BasicCancel,
+    BasicCancelled,
+    BasicConsume,
+    BasicDeliver,
+    BasicNack,
+    BasicRenew,
+)
+from shardmq.protocol.native.operations.connection import Ok, Refused
+from shardmq.topology.changes import QueueAdded, TopicPut
+from shardmq.topology.entities import Queue, Topic
+from tests.gateway.membership import IN_GROUP, STREAM, Guest, StartStage, stage_of
+from tests.gateway.rawclient import RawClient
+
+SHARED = {**IN_GROUP, "x-group-type": "shared"}
+
+
+@pytest.fixture
+def guest(start_stage: StartStage) -> Iterator[Guest]:
+    stage = stage_of(start_stage)
+    with RawClient(stage).open() as client:  # type: ignore[arg-type]
+        yield Guest(stage, client)
+
+
+def consume(guest: Guest, tag: str = "c", prefetch: int = 0) -> list[Consume]:
+    """Consume as a member of the shared group from both partitions."""
+    guest.client.send(BasicConsume(1, 1, "orders", tag, False, prefetch, SHARED))
+    asked = [guest.answer(Consume, 0) for _ in range(2)]
+    assert guest.hear(Ok).result == {"consumer": tag}
+    return asked
+
+
+def test_a_member_consumes_from_all_partitions_and_the_coordinator_is_not_asked(guest: Guest) -> None:
+    asked = consume(guest)
+    assert [(each.queue, each.group and each.group.is_shared) for each in asked] == [(1, True), (2, True)]
+    guest.stage.lose_coordinator()
+    guest.deliver(asked[1].consumer, 5, 1)
+    assert guest.hear(BasicDeliver).partition == 1
+    assert [said for said in guest.stage.news if not hasattr(said, "members")] == []
+
+
+def test_messages_are_settled_one_by_one_at_their_partition(guest: Guest) -> None:
+    one, other = consume(guest)
+    guest.deliver(one.consumer, 0, 2)
+    guest.deliver(other.consumer, 7, 2)
+    guest.hear(BasicDeliver)
+    guest.hear(BasicDeliver)
+    guest.client.send(BasicNack(1, [(2, 2)], True, 500), BasicRenew(1, [(3, 3)]), BasicAck(1, [(4, 4)]))
+    assert guest.stage.expect(0, Nack) == Nack(one.consumer, [(1, 2)], True, 500)
+    assert guest.stage.expect(0, Renew) == Renew(other.consumer, [(7, 8)])
+    assert guest.stage.expect(0, Ack) == Ack(other.consumer, [(8, 9)])
+
+
+def test_one_that_a_shard_refuses_is_refused_and_leaves_nothing_behind(guest: Guest) -> None:
+    guest.client.send(BasicConsume(1, 1, "orders", "c", arguments=SHARED))
+    asked = [guest.stage.expect(0, Consume) for _ in range(2)]
+    guest.stage.say(0, Answer(guest.stage.request(asked[0]), 0))
+    guest.stage.say(0, Refusal(guest.stage.request(asked[1]), ReplyCode.PRECONDITION_FAILED, "it is ordered"))
+    assert guest.hear(Refused).text == "it is ordered"
+    assert {guest.stage.expect(0, Release).consumer for _ in range(2)} == {each.consumer for each in asked}
+    consume(guest)  # the tag is free
+
+
+def test_partitions_that_a_topic_gets_are_consumed_from_too(guest: Guest) -> None:
+    consume(guest)
+    guest.stage.tell(QueueAdded(Queue("/", "orders-2", 9, 1, True, STREAM)), TopicPut(Topic("/", "orders", (1, 2, 9))))
+    asked = guest.stage.expect(1, Consume)
+    assert asked.queue == 9
+    guest.stage.say(1, Answer(guest.stage.request(asked), 0))
+
+
+def test_a_deleted_topic_ends_the_consumer_with_its_last_partition(guest: Guest) -> None:
+    one, other = consume(guest)
+    guest.stage.say(0, Cancelled(one.consumer), Cancelled(other.consumer))
+    assert guest.hear(BasicCancelled) == BasicCancelled(1, "c")
+
+
+def test_damage_in_a_partition_ends_the_consumer_and_says_why(guest: Guest) -> None:
+    one, _ = consume(guest)
+    guest.stage.say(0, Cancelled(one.consumer, "partition 'orders-0' is damaged"))
+    assert guest.hear(BasicCancelled).text == "partition 'orders-0' is damaged"
+
+
+def test_a_cancelled_consumer_gets_no_more_and_settles_what_it_has(guest: Guest) -> None:
+    one, _ = consume(guest)
+    guest.deliver(one.consumer, 0, 1)
+    tag = guest.hear(BasicDeliver).tag
+    guest.client.send(BasicCancel(5, 1, "c"))
+    for _ in range(2):
+        guest.answer(Cancel)
+    assert guest.hear(Ok).request == 5
+    guest.client.send(BasicAck(1, [(tag, tag)]))
+    assert guest.stage.expect(0, Ack) == Ack(one.consumer, [(0, 1)])
+
+
+def test_a_member_that_has_no_room_for_a_while_leaves_the_messages_to_others(guest: Guest) -> None:
+    one, other = consume(guest, prefetch=2)
+    guest.deliver(one.consumer, 0, 2)
+    guest.hear(BasicDeliver)
+    told = [guest.answer(Qos) for _ in range(2)]
+    assert {(each.consumer, each.prefetch) for each in told} == {(one.consumer, -1), (other.consumer, -1)}
+    guest.client.send(BasicAck(1, [(1, 1)]))
+    told = [guest.answer(Qos) for _ in range(2)]
+    assert {each.prefetch for each in told} == {2}
