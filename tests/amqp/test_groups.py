@@ -168,3 +168,20 @@ def test_a_queue_has_no_groups_and_a_missing_topic_has_none_either(channel: Bloc
         assert closed.value.reply_code == code
         connection.close()
     channel.queue_delete("amqp-plain")
+
+
+def test_a_rejected_message_of_a_shared_group_goes_to_the_dead_letter_exchange(
+    broker: Broker, join: Callable[..., Member], channel: BlockingChannel
+) -> None:
+    declare(broker, "amqp-dead", 2, 1)
+    dead = channel.queue_declare("amqp-dead-letters").method.queue
+    channel.queue_bind(dead, "amq.fanout")
+    member = join("amqp-dead", acks=False, x_group_type="shared", x_dead_letter_exchange="amq.fanout")
+    work_until(lambda: member.tags, member)
+    member.channel.basic_reject(member.tags[0], requeue=False)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while (found := channel.basic_get(dead, auto_ack=True))[2] is None:
+        assert time.monotonic() < deadline
+        member.connection.process_data_events(0.01)
+    assert found[2] == b"0"
+    channel.queue_delete(dead)

@@ -27,19 +27,21 @@ class GroupConsumers:
 
     Attributes:
         by_tag: those that run.
+        settling: members some of whose messages were settled since they last followed up on it.
     """
 
-    __slots__ = ("_channel", "_leaving", "by_tag")
+    __slots__ = ("_channel", "_leaving", "by_tag", "settling")
 
     def __init__(self, channel: GroupsChannel) -> None:
         self._channel = channel
         self._leaving: dict[Member, None] = {}
         self.by_tag: dict[str, Member] = {}
+        self.settling: dict[Member, None] = {}
 
     def start(self, subscription: Subscription, tag: str, reply: Reply) -> None:
         """Start a consumer; the outcome is its tag, or the error that refused it."""
         kind = SharedMember if subscription.is_shared else OrderedMember
-        member = self.by_tag[tag] = kind(self._channel.client, self._channel, subscription, tag, self.forget)
+        member = self.by_tag[tag] = kind(self._channel.client, self._channel, subscription, tag, self)
         self._channel.client.consumers += 1
         member.start(reply)
 
@@ -70,7 +72,8 @@ class GroupConsumers:
 
     def after_settling(self) -> None:
         """Follow up on deliveries that were settled."""
-        for member in self._all():
+        settling, self.settling = self.settling, {}
+        for member in settling:
             member.after_settling()
 
     def socket_has_room(self) -> None:
@@ -85,6 +88,7 @@ class GroupConsumers:
         self._channel.client.consumers -= len(self.by_tag)
         self.by_tag.clear()
         self._leaving.clear()
+        self.settling.clear()
 
     def _all(self) -> list[Member]:
         return [*self.by_tag.values(), *self._leaving]

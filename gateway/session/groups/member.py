@@ -6,7 +6,7 @@ ignored.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -42,6 +42,19 @@ class MembersChannel(Protocol):
         """Ignore what the client settles of messages [start, end) that it has."""
 
 
+class MembersOwner(Protocol):
+    """Knows the members of a channel.
+
+    Attributes:
+        settling: members some of whose messages were settled since they last followed up on it.
+    """
+
+    settling: dict["Member", None]
+
+    def forget(self, member: "Member") -> None:
+        """Forget a member that is gone."""
+
+
 class Member(PrefetchLimits):
     """A client's consumer of a group.
 
@@ -50,7 +63,7 @@ class Member(PrefetchLimits):
         channel: that it is on.
         subscription: what the client asks for.
         tag: its name on the channel.
-        forget: called when it is gone.
+        owner: knows it, until it is gone.
 
     Attributes:
         name: of the member, in the whole broker.
@@ -60,9 +73,12 @@ class Member(PrefetchLimits):
 
     __slots__ = (
         "_channel",
-        "_forget",
+        "_leaving",
+        "_owner",
         "_reaching",
         "_stopped",
+        "_timers",
+        "_unacked",
         "is_ending",
         "name",
         "partitions",
@@ -77,8 +93,10 @@ class Member(PrefetchLimits):
         channel: MembersChannel,
         subscription: Subscription,
         tag: str,
-        forget: Callable[["Member"], None],
+        owner: MembersOwner,
     ) -> None:
+        self._owner = owner
+        self._unacked = 0
         super().__init__(client, channel.number)
         self.subscription = subscription
         self.tag = tag
@@ -87,9 +105,21 @@ class Member(PrefetchLimits):
         self.partitions: dict[int, MemberPartition] = {}
         self.is_ending = False
         self._channel = channel
-        self._forget = forget
         self._stopped: Reply | None = None  # to be told when nothing more is delivered
         self._reaching = 0  # partitions whose shards are still to take what was settled
+        self._leaving: dict[MemberPartition, None] = {}
+        self._timers: list[asyncio.TimerHandle] = []
+
+    @property
+    def unacked(self) -> int:
+        """Messages that it holds, of all partitions together."""
+        return self._unacked
+
+    @unacked.setter
+    def unacked(self, count: int) -> None:
+        if count < self._unacked:
+            self._owner.settling[self] = None
+        self._unacked = count
 
     def start(self, reply: Reply) -> None:
         """Begin; the outcome is the consumer's tag, or the error that refused it."""
@@ -151,7 +181,7 @@ class Member(PrefetchLimits):
             self.client.front.send_cancelled(self.number, self.tag, fault)
         self.close()
         self._reply_stopped()
-        self._forget(self)
+        self._owner.forget(self)
 
     def limit(self, prefetch: int) -> None:
         """Change what the member may hold, of all partitions together; 0 is no limit."""
@@ -211,7 +241,7 @@ class Member(PrefetchLimits):
         """Hand out what has waited, and let go of partitions of which all is settled."""
         if self._shared is not None:
             self._hand_on(self._shared)
-        for part in [part for part in self.partitions.values() if part.may_go]:
+        for part in [part for part in self._leaving if part.may_go]:
             self.finish(part)
 
     def add(self, queue_id: int, number: int, epoch: int) -> MemberPartition:
@@ -243,10 +273,11 @@ class Member(PrefetchLimits):
         """Stop deliveries of partitions, and let go of each when all of it is settled, or its time is over."""
         for part in parts:
             part.is_leaving = True
+            self._leaving[part] = None
+        if parts:
+            self._timers.append(asyncio.get_running_loop().call_later(RELEASE_SECONDS, self._overdue, parts))
         for part in parts:
             part.consumer.link.cancel(part.consumer, partial(self._on_stopped, part))
-        if parts:
-            asyncio.get_running_loop().call_later(RELEASE_SECONDS, self._overdue, parts)
 
     def finish(self, part: MemberPartition) -> None:
         """Let go of a partition: what is not settled is the shard's again."""
@@ -270,6 +301,11 @@ class Member(PrefetchLimits):
         consumer = part.consumer
         del self.partitions[consumer.queue]
         self.client.partitions -= 1
+        self._leaving.pop(part, None)
+        if not self._leaving:
+            for timer in self._timers:
+                timer.cancel()
+            self._timers.clear()
         if self._shared is not None:
             self._shared.drop(consumer)
         self._channel.disown(consumer, 0, EVERYTHING)
@@ -308,7 +344,7 @@ class Member(PrefetchLimits):
             self._reply_stopped()
         if not self.partitions and not self._reaching:
             self.close()
-            self._forget(self)
+            self._owner.forget(self)
 
     def _reply_stopped(self) -> None:
         reply, self._stopped = self._stopped, None

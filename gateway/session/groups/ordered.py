@@ -35,7 +35,7 @@ class OrderedMember(Member):
         def joined(outcome: Outcome) -> None:
             if isinstance(outcome, RequestError) and self.is_open:
                 self.close()
-                self._forget(self)
+                self._owner.forget(self)
             reply(outcome if isinstance(outcome, RequestError) else self.tag)
 
         self.client.state.memberships.join(self, joined)

@@ -32,7 +32,7 @@ class SharedMember(Member):
         def answer() -> None:
             if failure is not None and self.is_open:
                 self.close()
-                self._forget(self)
+                self._owner.forget(self)
             reply(failure if failure is not None else self.tag)
 
         if not waiting:
