@@ -76,6 +76,7 @@ class GroupDeliveries:
         "_group",
         "_is_ordered",
         "_limit",
+        "_oldest",
         "_partition",
         "delays",
         "expected_ms",
@@ -92,6 +93,7 @@ class GroupDeliveries:
         self.returned = RangeSet()
         self.delays: list[Delay] = []
         self.expected_ms: int | None = None
+        self._oldest = 0  # below it, nothing is ready or delayed
         self._again_until = group.mark  # what is below may have been delivered before
         self.learn(group.settings)
 
@@ -172,7 +174,7 @@ class GroupDeliveries:
     def ready(self) -> int:
         """Return how many messages wait in a row: those that came back, or fresh ones where none did."""
         oldest = self._partition.first
-        if self._fresh.offset < oldest or (self.returned and self.returned.first()[0] < oldest):
+        if oldest > self._oldest:
             self._lose_below(oldest)
         if self.returned:
             if not (self.delays and self._is_ordered):
@@ -246,6 +248,7 @@ class GroupDeliveries:
 
     def requeue(self, ranges: Ranges) -> None:
         """Make delivered messages ready again, at their place, unless the delivery limit is passed."""
+        self._oldest = 0
         for start, end in self._count(ranges):
             self.returned.add(start, end)
 
@@ -266,6 +269,7 @@ class GroupDeliveries:
 
     def put_back(self, ranges: Ranges, fresh_from: int) -> None:
         """Make delivered messages ready again that nobody has seen: it counts for no delivery."""
+        self._oldest = 0
         *others, (first, end) = ranges
         start = max(first, fresh_from)
         if end == self._fresh.offset and start < end:
@@ -277,12 +281,14 @@ class GroupDeliveries:
 
     def delay(self, ranges: Ranges, due_ms: int) -> None:
         """Make delivered messages ready again at a time."""
+        self._oldest = 0
         for start, end in self._count(ranges):
             insort(self.delays, (due_ms, start, end))
         self._group.moved()
 
     def end_delays(self, now_ms: int) -> None:
         """Make messages whose delay is over ready again."""
+        self._oldest = 0
         over = [delay for delay in self.delays if delay[0] <= now_ms]
         for _, start, end in over:
             self.returned.add(start, end)
@@ -303,6 +309,7 @@ class GroupDeliveries:
         self.unsettled.clear()
         self.returned.clear()
         self.delays.clear()
+        self._oldest = 0
         self._fresh.passed = self._group.counts = None
         self._fresh.go_to(offset)
         self._again_until = self._group.mark = offset
@@ -326,14 +333,17 @@ class GroupDeliveries:
         self._fresh.leave(oldest)
 
     def _lose_below(self, oldest: int) -> None:
-        """Retention has dropped messages that were not read; what members hold of them is theirs."""
+        """Retention has dropped messages, read or not; what members hold of them is theirs."""
+        self._oldest = oldest
         lost = self.returned.within(0, oldest)
         lost += [(start, min(end, oldest)) for _, start, end in self.delays if start < oldest]
-        self.lose(lost)
+        if lost:
+            self.lose(lost)
         fresh = self._fresh
         if fresh.offset < oldest:
             unread = fresh.passed.gaps(fresh.offset, oldest) if fresh.passed else [(fresh.offset, oldest)]
             self._group.lost += sum([end - start for start, end in unread])
+            self._group.moved()
         self._forget(oldest)
 
     def _head(self) -> int | None:
