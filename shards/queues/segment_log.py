@@ -38,15 +38,21 @@ class SegmentLog:
         self._slicer: BatchSlicer | None = None  # a subqueue in ten thousand idle ones needs none
 
     def read(
-        self, ranges: Ranges, room: int, alone: bool = True, apart: int = -1, keep: bool = True
+        self,
+        ranges: Ranges,
+        room: int,
+        alone: bool = True,
+        apart: int = -1,
+        keep: bool = True,
+        slicer: BatchSlicer | None = None,
     ) -> list[tuple[int, RecordBatch]]:
         """Messages, in few batches: as many as take `room` bytes, but one at least where `alone`.
 
         No batch has messages on both sides of number `apart`. Bodies stay in memory where `keep` says so; where not,
-        and they lie far apart, fewer are read than there is room for.
+        and they lie far apart, fewer are read than there is room for. Who reads on in pieces gives its own `slicer`.
         """
         groups: list[tuple[int, list[RecordBatch]]] = []
-        slicer = BatchSlicer()
+        slicer = slicer or BatchSlicer()
         bodies = self._buffer.batches if keep else self._buffer.read_once
         batches: list[NumberedBatch] = []
         segment: Segment | None = None

@@ -67,7 +67,7 @@ class GroupCursor:
         self.name = name
         self._offset = row.offset
         self.epoch = row.epoch
-        self.mark = row.mark
+        self.mark = row.offset if row.mark == row.offset else row.mark  # one number in memory, mostly
         self.settings: GroupSettings | None = row.settings
         self.letters = row.letters
         self.lost = row.lost

@@ -78,6 +78,7 @@ class GroupDeliveries:
         "_limit",
         "_oldest",
         "_partition",
+        "_slicer",
         "delays",
         "expected_ms",
         "letters",
@@ -88,6 +89,7 @@ class GroupDeliveries:
     def __init__(self, group: Group, offset: int) -> None:
         self._group = group
         self._partition = group.partition
+        self._slicer = BatchSlicer()  # members with a small prefetch take a batch piece by piece
         self._fresh = FreshMessages(group.partition, offset, group.acked)
         self.unsettled = RangeSet()
         self.returned = RangeSet()
@@ -204,7 +206,7 @@ class GroupDeliveries:
         start, end = self._run()
         is_again = start < self._again_until
         end = min(end, start + limit, self._again_until if is_again else end)
-        pieces = self._partition.read_on(start, end, room, alone)
+        pieces = self._partition.read_on(start, end, room, alone, self._slicer)
         if not pieces:
             return []
         first, batch = pieces[-1]
@@ -361,7 +363,7 @@ class GroupDeliveries:
             if not limit or len(ranges) == RETURNED_AT_ONCE:
                 break
         deliveries: list[Delivery] = []
-        for first, batch in self._partition.read(ranges, room, alone):
+        for first, batch in self._partition.read(ranges, room, alone, slicer=self._slicer):
             self.returned.remove(first, first + batch.count)
             deliveries += self.counted(first, batch)
         return deliveries

@@ -24,6 +24,7 @@ from shardmq.shards.queues.segment_log import MERGE_SEGMENTS
 from shardmq.shards.queues.subqueue import Subqueue
 from shardmq.shards.segments.segment import SEGMENT_BYTES, NumberedBatch, Ranges, Segment, place_of
 from shardmq.shards.segments.shared_batch import SharedBatch, shared_batch
+from shardmq.shards.segments.slicer import BatchSlicer
 from shardmq.shards.segments.tag_summary import SUMMARY_BYTES, seems_tagged, summary_of, tags_in
 from shardmq.shards.segments.timed_segment import TimedSegment
 from shardmq.shards.storage.recovery import NOTHING_STORED, RecoveredQueue
@@ -203,7 +204,9 @@ class Partition(KeptMessages):
         first, _ = self._buffer.batches(self.index.segments[-1])[-1]
         return first
 
-    def read_on(self, start: int, end: int, room: int, alone: bool) -> list[NumberedBatch]:
+    def read_on(
+        self, start: int, end: int, room: int, alone: bool, slicer: BatchSlicer | None = None
+    ) -> list[NumberedBatch]:
         """Return messages [start, end) for a reader, in few batches: as many as take `room` bytes, as `read`.
 
         Raises:
@@ -213,7 +216,7 @@ class Partition(KeptMessages):
             pieces = read_shared(self, self._buffer, start, end, room)
             if pieces or not alone:
                 return pieces
-        return self.read([(start, end)], room, alone)
+        return self.read([(start, end)], room, alone, slicer=slicer)
 
     def look_through(self, start: int, tags: TagFilter, room: int) -> tuple[int, list[NumberedBatch]]:
         """Return messages from `start` on that may have some tags: of one segment, and as many as take `room` bytes.

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from shardmq.bus.link import LinkOpened
 from shardmq.bus.messages.base import Call, Refusal
 from shardmq.bus.messages.dead_letters import DeadLetter, DeadLetterAccepted, DeadLetterRefused
 from shardmq.bus.messages.groups import (
@@ -31,6 +32,8 @@ from shardmq.bus.messages.shard import (
 from shardmq.bus.messages.streams import Reading
 from shardmq.errors import ReplyCode
 from shardmq.limits import DELIVERY_WINDOW_BYTES
+from shardmq.shards.handlers.partitions import groups
+from shardmq.shards.topics import group_deliveries
 from shardmq.topology.entities import Queue
 from tests.shards.driver import numbers, run_of
 from tests.shards.inside import Inside, inside
@@ -67,7 +70,7 @@ def write(shard: Inside) -> None:
 def refused(shard: Inside, message: Any) -> str:
     shard.send(Call(77, message))
     refusal = shard.expect(Refusal, lambda one: one.request == 77)
-    assert refusal.code in (404, 406, ReplyCode.RANGE_ERROR), refusal
+    assert refusal.code in (404, 406, ReplyCode.RANGE_ERROR, ReplyCode.SYNTAX_ERROR, ReplyCode.NOT_ALLOWED), refusal
     return refusal.text
 
 
@@ -304,3 +307,60 @@ def test_what_died_before_a_reset_may_die_again(shard: Inside) -> None:
     assert got(shard, 1, 1) == [0]
     shard.send(Nack(1, [(0, 1)], False))
     assert shard.expect(DeadLetter).producer != dead.producer
+
+
+def test_after_a_clean_stop_only_what_was_delivered_is_called_redelivered(shard: Inside) -> None:
+    join(shard, 1, reading(), prefetch=5)
+    assert got(shard, 1, 5) == list(range(5))
+    shard.loop.stop()
+    shard.restart()
+    join(shard, 1, reading(epoch=2))
+    found = [shard.expect(Delivered), shard.expect(Delivered)]
+    assert [(one.first, one.batch.count, one.redelivered) for one in found] == [(0, 5, True), (5, 5, False)]
+
+
+def test_a_member_whose_link_broke_goes_on_in_its_epoch(shard: Inside) -> None:
+    join(shard, 1, reading(epoch=4))
+    assert got(shard, 1, 10) == list(range(10))
+    shard.send(Ack(1, [(0, 4)]))
+    shard.ask(Call(6, AtomicCommit([], [], [])))
+    shard.dialer._lose("for the test")
+    shard.inbox.clear()
+    shard.expect(LinkOpened)
+    assert join(shard, 1, reading(epoch=4)) == 4
+    assert got(shard, 1, 6) == list(range(4, 10))
+
+
+def test_a_partition_has_a_limit_of_groups(shard: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "GROUPS_MAX", 2)
+    for name in ("g", "h"):
+        shard.ask(Call(5, CommitOffset(1, name, 4, 0)))
+    assert "has 2 groups, the most there may be" in refused(shard, CommitOffset(1, "i", 4, 0))
+    assert "has 2 groups" in refused(shard, Consume(9, 1, 10, False, 1000, group=reading("i")))
+    assert shard.ask(Call(5, CommitOffset(1, "g", 5, 0))) == 5
+
+
+@pytest.mark.parametrize("name", ["", "g" * 256, "\N{SNOWMAN}" * 86])
+def test_names_of_groups_have_a_length(shard: Inside, name: str) -> None:
+    assert "has 1 to 255 bytes" in refused(shard, CommitOffset(1, name, 4, 0))
+    assert "has 1 to 255 bytes" in refused(shard, Consume(9, 1, 10, False, 1000, group=reading(name)))
+
+
+def test_a_name_may_be_as_long_as_any_other(shard: Inside) -> None:
+    name = "\N{SNOWMAN}" * 85
+    shard.ask(Call(5, CommitOffset(1, name, 4, 0)))
+    shard.restart()
+    assert offset(shard, name) == 4
+
+
+def test_a_group_with_too_many_gaps_waits_until_some_are_closed(shard: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_deliveries, "RANGES_MAX", 3)
+    shard.publish(Publish((1,), run_of(10, 20)))
+    join(shard, 1, reading(shared=True), prefetch=4)
+    for count, first in ((4, 0), (2, 4)):
+        assert got(shard, 1, count) == list(range(first, first + count))
+        shard.send(Ack(1, [(place, place + 1) for place in range(first + 1, first + count, 2)]))
+    found = state(shard).groups[0]
+    assert (found.offset, found.unacked, found.acked_above) == (0, 3, 3)
+    shard.send(Ack(1, [(0, 1), (2, 3)]))
+    assert got(shard, 1, 3) == [6, 7, 8]
