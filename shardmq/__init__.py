@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from shardmq.client.api.topics import Pulled
     from shardmq.client.sync.channel import Channel
     from shardmq.client.sync.connection import Connection, connect
+    from shardmq.client.sync.groups import GroupConsumer
     from shardmq.client.sync.publisher import Publisher
     from shardmq.client.sync.transaction import Transaction
     from shardmq.message.properties import Properties
@@ -31,6 +32,7 @@ __all__ = [
     "Batch",
     "Channel",
     "Connection",
+    "GroupConsumer",
     "Message",
     "Metrics",
     "Properties",
@@ -54,6 +56,7 @@ _DEFINED_IN = {
     "Batch": "shardmq.client.api.message",
     "Channel": "shardmq.client.sync.channel",
     "Connection": "shardmq.client.sync.connection",
+    "GroupConsumer": "shardmq.client.sync.groups",
     "Message": "shardmq.client.api.message",
     "Metrics": "shardmq.client.api.metrics",
     "Properties": "shardmq.message.properties",

@@ -10,6 +10,7 @@ async with shardmq.aio.connect("shardmq://guest:guest@127.0.0.1:5672/") as conne
 
 from shardmq.client.aio.channel import Channel
 from shardmq.client.aio.connection import Connection, connect
+from shardmq.client.aio.groups import GroupConsumer
 from shardmq.client.aio.publisher import Publisher
 from shardmq.client.aio.transaction import Transaction
 from shardmq.client.api.message import Batch, Message
@@ -24,6 +25,7 @@ __all__ = [
     "Batch",
     "Channel",
     "Connection",
+    "GroupConsumer",
     "Message",
     "Metrics",
     "Properties",

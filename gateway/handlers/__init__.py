@@ -4,7 +4,6 @@ topology.py        Exchanges, queues and bindings: permissions, then commands fo
 transactions.py    Begin, seal, commit, abort.
 atomic_commit.py   Publishes and settlements of one channel, committed together.
 reads.py           Slices, reads and reservations.
-pulls.py           Messages of topics by their offsets, in portions.
 administration.py  Virtual hosts, users, permissions, limits, definitions.
 lists.py           Lists of what exists, and the status.
 client_lists.py    Lists of connections, channels and consumers, here and at other gateways.

@@ -28,6 +28,7 @@ from shardmq.errors import AccessRefused, InvalidRequest
 from shardmq.gateway.handlers.client_lists import CLIENT_LISTS, gather_rows, visible
 from shardmq.gateway.handlers.replies import AnswerCollector
 from shardmq.gateway.handlers.status import ANSWER_SECONDS, gather
+from shardmq.gateway.handlers.topics.groups import list_groups
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.client import Client
 from shardmq.protocol.native.operations.connection import StatusGet
@@ -95,7 +96,7 @@ _AT_HAND: Final[Mapping[str, Callable[[Client, Tags], list[Row]]]] = MappingProx
 """Lists that the replica has."""
 
 
-_OF_VHOST: Final = frozenset({"exchanges", "bindings", "topics", "queues", "transactions"})
+_OF_VHOST: Final = frozenset({"exchanges", "bindings", "topics", "groups", "queues", "transactions"})
 """Lists of what is in the connection's virtual host."""
 
 
@@ -117,12 +118,14 @@ def topology_list(channel: Channel, operation: TopologyList, reply: Reply) -> No
         reply(_AT_HAND[noun](client, client.tags))
     elif noun == "queues":
         _list_queues(client, reply)
+    elif noun == "groups":
+        list_groups(client, reply)
     elif noun == "transactions":
         _list_transactions(client, reply)
     elif noun in CLIENT_LISTS:
         gather_rows(client.state, noun, lambda rows: reply(visible(noun, rows, client, client.tags)))
     else:
-        nouns = ", ".join(sorted([*_AT_HAND, "queues", "transactions", *CLIENT_LISTS]))
+        nouns = ", ".join(sorted([*_AT_HAND, "groups", "queues", "transactions", *CLIENT_LISTS]))
         raise InvalidRequest(f"there is no list of '{noun}'; ask for one of {nouns}")
 
 

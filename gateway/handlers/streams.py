@@ -14,7 +14,13 @@ MATCH_UNFILTERED: Final = "x-stream-match-unfiltered"
 OFFSET: Final = "x-stream-offset"
 """Arguments of a stream's consumer: which messages it wants, and where it begins."""
 
-READER_ARGUMENTS: Final = frozenset({FILTER, MATCH_UNFILTERED, OFFSET})
+PARTITION: Final = "x-stream-partition"
+"""The argument that says which partition of a topic a consumer reads."""
+
+EXACT: Final = "x-stream-exact"
+"""The argument by which an offset that is not kept is refused, and not taken as the nearest one that is."""
+
+READER_ARGUMENTS: Final = frozenset({EXACT, FILTER, MATCH_UNFILTERED, OFFSET, PARTITION})
 """Consumers of other queues may have them, too, as in RabbitMQ; there they say nothing."""
 
 WORDS: Final = ("first", "last", "next")
@@ -34,7 +40,8 @@ def reading_of(arguments: Mapping[str, Any]) -> Reading:
     else:
         tags = None
     begin, number = _begin(arguments.get(OFFSET, "next"))
-    return Reading(begin, number, tags, tags is not None and arguments.get(MATCH_UNFILTERED) is True)
+    has_untagged = tags is not None and arguments.get(MATCH_UNFILTERED) is True
+    return Reading(begin, number, tags, has_untagged, arguments.get(EXACT) is True)
 
 
 def _begin(value: Any) -> tuple[str, int]:

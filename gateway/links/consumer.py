@@ -167,7 +167,7 @@ class Consumer:
         """Note where to read on in a stream, should its shard be started again."""
         reading = self.reading
         assert reading is not None
-        self.reading = Reading("offset", offset, reading.tags, reading.has_untagged)
+        self.reading = Reading("offset", offset, reading.tags, reading.has_untagged, reading.is_exact)
 
 
 HeldDelivery = tuple[Consumer, int]

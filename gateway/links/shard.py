@@ -30,7 +30,7 @@ from shardmq.bus.messages.shard import (
     Spent,
     Wanted,
 )
-from shardmq.errors import ReplyCode, RequestError, Unavailable
+from shardmq.errors import ReplyCode, RequestError, request_error
 from shardmq.gateway.links.common_deliveries import CommonDeliveries
 from shardmq.gateway.links.consumer import Consumer, Receiver
 from shardmq.gateway.links.publish_window import PublishWindow
@@ -279,7 +279,10 @@ class ShardLink:
     def _on_cancelled(self, message: Cancelled) -> None:
         if (consumer := self._consumers.get(message.consumer)) is not None:
             consumer.running = False
-            consumer.receiver.cancelled(consumer, Unavailable(message.text) if message.text else None)
+            if not message.text:
+                consumer.receiver.cancelled(consumer, None)
+            else:
+                consumer.receiver.cancelled(consumer, request_error(message.code, message.text))
 
     def _on_gateways(self, message: Gateways) -> None:
         self.knows_all = message.count == 1

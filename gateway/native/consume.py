@@ -3,13 +3,16 @@
 from typing import Any
 
 from shardmq.bus.coordinator_link import Reply
+from shardmq.errors import PreconditionFailed
 from shardmq.gateway.handlers.replies import delivery_table, done, shaped
-from shardmq.gateway.handlers.streams import READER_ARGUMENTS, reading_of
+from shardmq.gateway.handlers.streams import PARTITION, READER_ARGUMENTS, reading_of
+from shardmq.gateway.handlers.topics.pulls import partition_of
 from shardmq.gateway.handlers.topics.subscriptions import AskedConsumer, is_member, subscription_of
 from shardmq.gateway.native import direct_reply
 from shardmq.gateway.session.channel import Channel
 from shardmq.protocol.native.operations.basic import BasicCancel, BasicConsume, BasicGet, BasicQos, BasicRecover
 from shardmq.topology.arguments import CONSUMER_ARGUMENTS, check_arguments, is_stream
+from shardmq.topology.entities import Queue
 
 
 def basic_consume(channel: Channel, operation: BasicConsume, reply: Reply) -> None:
@@ -36,8 +39,7 @@ def basic_consume(channel: Channel, operation: BasicConsume, reply: Reply) -> No
     if arguments:
         meant = {name: value for name, value in arguments.items() if name not in READER_ARGUMENTS}
         check_arguments(f"a consumer of queue '{operation.queue}' in vhost '{client.vhost}'", meant, CONSUMER_ARGUMENTS)
-    client.permissions.check_read(operation.queue, "queue")
-    queue = client.queue(operation.queue)
+    queue = _consumed(channel, operation)
     reading = reading_of(arguments) if is_stream(queue.arguments) else None
 
     def shape(tag: str) -> dict[str, Any]:
@@ -57,6 +59,17 @@ def basic_consume(channel: Channel, operation: BasicConsume, reply: Reply) -> No
         timeout_ms=arguments.get("x-consumer-timeout", 0),
         reading=reading,
     )
+
+
+def _consumed(channel: Channel, operation: BasicConsume) -> Queue:
+    """The queue that a consumer asks for, by its name, or by its place in a topic."""
+    client, number = channel.client, operation.arguments.get(PARTITION)
+    if number is None:
+        client.permissions.check_read(operation.queue, "queue")
+        return client.queue(operation.queue)
+    if type(number) is not int or number < 0:
+        raise PreconditionFailed(f"invalid arg '{PARTITION}': {number!r}; expected is a partition's number, from 0")
+    return partition_of(client, operation.queue, number)
 
 
 def basic_cancel(channel: Channel, operation: BasicCancel, reply: Reply) -> None:

@@ -8,9 +8,9 @@ from typing import Any, Final
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.messages.reads import Peek, SeenBatch
 from shardmq.errors import ChannelError, ConnectionFault, NotAllowed, ReplyCode, RequestError
-from shardmq.gateway.handlers import administration, lists, pulls, reads, topology, transactions
+from shardmq.gateway.handlers import administration, lists, reads, topology, transactions
 from shardmq.gateway.handlers.replies import delivery_table, shaped
-from shardmq.gateway.handlers.topics import topics
+from shardmq.gateway.handlers.topics import groups, pulls, topics
 from shardmq.gateway.native.channel import NativeChannel
 from shardmq.gateway.native.consume import basic_cancel, basic_consume, basic_get, basic_qos, basic_recover
 from shardmq.gateway.native.publish import publish
@@ -185,6 +185,7 @@ _REQUESTS: Final[Mapping[type[Operation], Callable[[Channel, Any, Reply], None]]
         **administration.REQUESTS,
         **transactions.REQUESTS,
         **reads.REQUESTS,
+        **groups.REQUESTS,
         QueuePurge: _queue_purge,
         QueuePeek: _queue_peek,
         BasicConsume: basic_consume,

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
+from shardmq.bus.messages.shard import Cancelled
 from shardmq.shards.consumers.consumer import Consumer
 from shardmq.shards.consumers.group_members import GroupMembers
 from shardmq.shards.consumers.serving import serve
-from shardmq.shards.topics.cursor import Cursor
+from shardmq.shards.topics.cursor import Cursor, out_of_range
 from shardmq.shards.topics.group_cursor import GroupCursor
 from shardmq.shards.topics.partition import Partition
 
@@ -113,6 +114,12 @@ class Readers:
     def _share(self) -> None:
         self.partition.is_shared = len(self._cursors) + len(self._members) > 1
 
+    def _end(self, consumer: Consumer, cursor: Cursor) -> None:
+        """Serve a reader no more whose next message was dropped; tell its gateway why."""
+        fault = out_of_range(self.partition, cursor.offset)
+        self.leave(consumer)
+        consumer.peer.post(Cancelled(consumer.number, fault.text, fault.code))
+
     def deliver(self) -> None:
         """Give each reader with credit what is before its cursor, and the members of groups what is their groups'."""
         for members in self._members.values():
@@ -120,6 +127,9 @@ class Readers:
             if members.deliveries.is_behind and members.turns.has_turns:
                 self._behind[self.partition.id] = None
         for consumer, cursor in list(self._turns.items()):
+            if cursor.is_exact and cursor.offset < self.partition.first:
+                self._end(consumer, cursor)
+                continue
             while (credit := consumer.credit()) > 0 and (ready := cursor.ready):
                 if not serve(cursor, consumer, min(ready, credit)):
                     break

@@ -26,13 +26,15 @@ class Cursor:
 
     Attributes:
         offset: of the message it gets next.
+        is_exact: whether it is to get nothing where that message was dropped.
     """
 
-    __slots__ = ("_partition", "offset")
+    __slots__ = ("_partition", "is_exact", "offset")
 
     def __init__(self, partition: Partition, offset: int) -> None:
         self._partition = partition
         self.offset = offset
+        self.is_exact = False
 
     @property
     def is_behind(self) -> bool:
@@ -180,5 +182,8 @@ def cursor_at(partition: Partition, reading: Reading) -> Cursor:
     """
     offset = offset_at(partition, reading)
     if reading.tags is None:
-        return Cursor(partition, offset)
-    return FilteredCursor(partition, offset, TagFilter(reading.tags, reading.has_untagged))
+        cursor = Cursor(partition, offset)
+    else:
+        cursor = FilteredCursor(partition, offset, TagFilter(reading.tags, reading.has_untagged))
+    cursor.is_exact = reading.is_exact
+    return cursor

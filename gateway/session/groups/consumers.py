@@ -58,6 +58,15 @@ class GroupConsumers:
         if isinstance(member, OrderedMember):
             member.released(partitions)
 
+    def epoch_of(self, topic: str, group: str, number: int) -> int | None:
+        """Under which epoch one of them has a partition; None where none has."""
+        for member in self.by_tag.values():
+            if (member.subscription.topic, member.subscription.group) == (topic, group):
+                epoch = member.epoch_of(number)
+                if epoch is not None:
+                    return epoch
+        return None
+
     def limit(self, prefetch: int) -> None:
         """Change what each of them may hold."""
         for member in self.by_tag.values():

@@ -12,6 +12,7 @@ from shardmq.bus.messages.reads import EndReservation, Peek, Pull, Read, Reserve
 from shardmq.bus.messages.stores import Copy, Copying, Enroll, Expel, Hold, Identity
 from shardmq.bus.messages.streams import Reading
 from shardmq.bus.messages.transactions import FollowDecision, Prepare, Seal
+from shardmq.errors import ReplyCode
 from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.entities import Queue
 
@@ -274,10 +275,11 @@ class Delivered(BusMessage, frozen=True, tag=42):
 
 
 class Cancelled(BusMessage, frozen=True, tag=44):
-    """The consumer's queue is deleted, or out of service for the reason in `text`."""
+    """The consumer gets no more: its queue is deleted, or, with a `text`, for the reason that this and `code` tell."""
 
     consumer: int
     text: str = ""
+    code: int = ReplyCode.RESOURCE_ERROR
 
 
 class Unused(BusMessage, frozen=True, tag=46):

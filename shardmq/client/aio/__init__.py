@@ -6,6 +6,7 @@ requests/          What is answered by one answer: parts of Connection and Chann
 publisher.py       Publisher: pipelined publishing.
 transaction.py     Transaction.
 consumer.py        The consumers of a channel: iterators, calls that wait for an answer, tasks that run handlers.
+groups.py          The consumers of groups.
 settler.py         Acks and nacks of a channel: counted, and flushed before the event loop waits.
 transport.py       The socket of a connection, over all its lives.
 reconnect.py       The asyncio protocol on a socket; the first socket, and another after each loss.

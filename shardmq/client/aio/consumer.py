@@ -114,6 +114,12 @@ class ChannelConsumers:
         self.settler.forget_prefetch(tag)
         await self._transport.wait(answer, self._timeout, f"cancelling consumer '{tag}'")
 
+    def let_go(self, tag: str, partitions: list[int]) -> None:
+        """Tell the broker that a consumer has let go of partitions; what was acked of them goes before."""
+        self.settler.flush()
+        self._connection.let_go(self.settler.core, tag, partitions)
+        self._transport.transmit()
+
     async def messages(
         self, operation: BasicConsume, inactivity_timeout: float | None
     ) -> AsyncGenerator[Message, None]:

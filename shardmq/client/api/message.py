@@ -111,6 +111,11 @@ class Message(msgspec.Struct, gc=False, eq=False):
         return None if first is None else first + self.delivery_tag - self._delivery.frame.tag
 
     @property
+    def partition(self) -> int | None:
+        """The number of the partition that it was delivered from to a member of a group; None for other messages."""
+        return self._delivery.frame.partition
+
+    @property
     def position(self) -> int | None:
         """Its number in its queue, which it keeps for as long as it is there; None unless `queue_read` read it."""
         first = self._delivery.first
@@ -145,6 +150,15 @@ class Message(msgspec.Struct, gc=False, eq=False):
             PreconditionFailed: it was consumed with auto_ack.
         """
         self._delivery.settler.nack(self.delivery_tag, self.delivery_tag, requeue, delay_ms)
+
+    def reject(self) -> None:
+        """Reject the message: it is dead-lettered, or dropped where its queue or group has no such exchange.
+
+        Raises:
+            ChannelError, ConnectionFault: the channel or connection it came over is closed.
+            PreconditionFailed: it was consumed with auto_ack.
+        """
+        self.nack(requeue=False)
 
     def renew(self) -> None:
         """Restart the message's acknowledgement timeout: it is still being worked on.
@@ -305,6 +319,11 @@ class Batch:
     def offset(self) -> int | None:
         """The first message's number in its stream; None for messages of other queues."""
         return self._delivery.frame.offset
+
+    @property
+    def partition(self) -> int | None:
+        """The partition that they were delivered from to a member of a group; None for other messages."""
+        return self._delivery.frame.partition
 
     @property
     def delivery_tag(self) -> int:

@@ -1,7 +1,7 @@
 """What a program says of topics, and hears: where to read, and what a pull brought."""
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, Literal, TypedDict
 
 from shardmq.client.api.message import Message
@@ -35,6 +35,41 @@ class PullOptions(TypedDict, total=False):
     has_untagged: bool
     bytes_max: int
     wait_ms: int
+
+
+class GroupOptions(TypedDict, total=False):
+    """How a program consumes as a member of a group.
+
+    Attributes:
+        shared: any number of members get the messages of each partition, in turn; in other groups, one member has each.
+        tags: only messages with one of these; has_untagged: beside them messages without one.
+        start: where a new group begins.
+        pull: messages that a poll brings at most.
+        prefetch: messages unacked at most, of all partitions together.
+        auto_commit: what was handled is acknowledged by the next step.
+        on_assigned: called with the partitions that the consumer has now, (number, offset) each.
+        on_revoked: called with the numbers of those that it is to let go of, and whether they are lost already.
+        inactivity_timeout: seconds without a message after which an iteration ends; None for never.
+        timeout_ms: a message that is unacked for longer comes again.
+        delivery_limit: how often a message comes back before it dies.
+        dead_letter_exchange: where messages go that die or are rejected.
+        dead_letter_routing_key: by which key.
+    """
+
+    shared: bool
+    tags: str | list[str] | None
+    has_untagged: bool
+    start: Start
+    pull: int
+    prefetch: int
+    auto_commit: bool
+    on_assigned: Callable[[list[tuple[int, int]]], object]
+    on_revoked: Callable[[list[int], bool], object]
+    inactivity_timeout: float | None
+    timeout_ms: int
+    delivery_limit: int
+    dead_letter_exchange: str
+    dead_letter_routing_key: str
 
 
 class Pulled:

@@ -10,6 +10,7 @@ from shardmq.client.api.message import Settler
 from shardmq.client.core.acknowledgements import Acknowledgements
 from shardmq.client.core.batching import PublishBatch
 from shardmq.client.core.interfaces import Confirms, Inbox, Reply, again
+from shardmq.client.core.membership import Membership
 from shardmq.errors import ShardmqError, Unroutable
 from shardmq.limits import FRAMED_PRODUCERS
 from shardmq.protocol.native.operations.basic import BasicConsume, BasicPublish
@@ -211,6 +212,9 @@ class ChannelCore:
         self.stale_tag = self.tag_offset = self.last_tag
         self.unacked.clear()
         self.acknowledgements = Acknowledgements()
+        for inbox in self.inboxes.values():
+            if isinstance(inbox, Membership):
+                inbox.broken()
         sent: list[tuple[int, PendingRequest[Any] | Published]] = [*self.unconfirmed.items(), *again]
         self.unconfirmed = {}
         sent.sort(key=lambda entry: entry[0])

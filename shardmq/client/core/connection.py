@@ -48,6 +48,7 @@ from shardmq.protocol.native.operations.connection import (
     Heartbeat,
 )
 from shardmq.protocol.native.operations.fields import ClientRequest, TagRanges
+from shardmq.protocol.native.operations.groups import GroupReleased
 from shardmq.protocol.native.operations.publishing import encode_publish
 
 _HEARTBEAT: Final = encode(Heartbeat())
@@ -295,6 +296,11 @@ class ConnectionCore:
         held: TagRanges = [(start, end - 1) for start, end in channel.unacked.within(first, last + 1)]
         if held:
             self.state.send(BasicRenew(channel.number, shifted(held, channel.tag_offset)))
+
+    def let_go(self, channel: ChannelCore, tag: str, partitions: list[int]) -> None:
+        """Tell that a consumer of a group has let go of partitions; of an earlier life it has none any more."""
+        if channel.fault is None and channel.is_open and self.state.is_up:
+            self.state.send(GroupReleased(channel.number, tag, partitions))
 
     def heartbeat(self) -> None:
         """Send a heartbeat."""

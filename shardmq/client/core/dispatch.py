@@ -8,6 +8,8 @@ from msgspec.structs import replace
 from shardmq.client.api.message import Delivery, Settler
 from shardmq.client.api.returns import unroutable
 from shardmq.client.core.channel import ChannelCore, PendingRequest, Published
+from shardmq.client.core.interfaces import Inbox
+from shardmq.client.core.membership import Membership
 from shardmq.client.core.restore import reading_on
 from shardmq.client.core.state import AUTO_ACKED, ConnectionState
 from shardmq.errors import (
@@ -186,11 +188,20 @@ class FrameDispatcher:
             self._state.end_consumer(channel, notice.consumer, why)
 
     def _on_assigned(self, notice: GroupAssigned) -> None:
-        """Take note of nothing: messages tell their partition."""
+        inbox = self._inbox(notice)
+        if isinstance(inbox, Membership):
+            inbox.assigned(notice.partitions)
 
     def _on_revoked(self, notice: GroupRevoked) -> None:
-        if not notice.is_lost and notice.channel in self._state.by_number:
+        inbox = self._inbox(notice)
+        if isinstance(inbox, Membership):
+            inbox.revoked(notice.partitions, notice.is_lost)
+        elif not notice.is_lost and notice.channel in self._state.by_number:  # nobody has to be asked
             self._state.send(GroupReleased(notice.channel, notice.consumer, notice.partitions))
+
+    def _inbox(self, notice: GroupAssigned | GroupRevoked) -> Inbox | None:
+        channel = self._state.by_number.get(notice.channel)
+        return None if channel is None else channel.inboxes.get(notice.consumer)
 
     def _on_channel_close(self, notice: ChannelClose) -> None:
         channel = self._state.by_number.get(notice.channel)

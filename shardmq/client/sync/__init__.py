@@ -6,6 +6,7 @@ requests/          What is answered by one answer: parts of Connection and Chann
 publisher.py       Publisher: pipelined publishing.
 transaction.py     Transaction.
 consumer.py        The consumers of a channel: iterators, calls that wait for an answer, the calls of handlers.
+groups.py          The consumers of groups.
 settler.py         Acks and nacks of a channel: counted, lingering a moment, flushed.
 transport.py       The thread that serves a socket, and how other threads get past it.
 reconnect.py       The first socket, and another after each loss, dialed from the transport's thread.

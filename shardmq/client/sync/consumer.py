@@ -69,6 +69,13 @@ class ChannelConsumers:
         self.settler.forget_prefetch(tag)
         self._transport.wait(answer, self._timeout, f"cancelling consumer '{tag}'")
 
+    def let_go(self, tag: str, partitions: list[int]) -> None:
+        """Tell the broker that a consumer has let go of partitions; what was acked of them goes before."""
+        self.settler.flush()
+        with self._transport.lock:
+            self._connection.let_go(self.settler.core, tag, partitions)
+            self._transport.transmit()
+
     def messages(self, operation: BasicConsume, inactivity_timeout: float | None) -> Iterator[Message]:
         """The iterator of `Channel.consume`; the consumer has begun."""
         inbox = DeliveryQueue()

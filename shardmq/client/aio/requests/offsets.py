@@ -1,11 +1,12 @@
-"""Topics by the offsets of their messages."""
+"""Topics by the offsets of their messages, and the offsets of groups."""
 
 from abc import ABC, abstractmethod
-from typing import TypeVar, Unpack
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar, Unpack
 
 from shardmq.client.api.defaults import PULL_COUNT
 from shardmq.client.api.topics import Pulled, PullOptions, Start
-from shardmq.client.core.requests import offsets
+from shardmq.client.core.requests import groups, offsets
 from shardmq.client.core.requests.request import Request
 
 T = TypeVar("T")
@@ -23,6 +24,10 @@ class OffsetRequests(ABC):
     @abstractmethod
     async def _ask_for(self, request: Request[T], seconds: float) -> T:
         """Ask, and wait for the answer for so many seconds."""
+
+    @abstractmethod
+    async def _ask(self, request: Request[T]) -> T:
+        """Ask, and wait for the answer."""
 
     async def pull(
         self, topic: str, partition: int, start: Start, count: int = PULL_COUNT, **options: Unpack[PullOptions]
@@ -47,3 +52,63 @@ class OffsetRequests(ABC):
         """
         request = offsets.topic_pull(topic, partition, start, count, options)
         return await self._ask_for(request, self._timeout + options.get("wait_ms", 0) / 1000)
+
+    async def group_commit(self, topic: str, group: str, offsets: Mapping[int, int]) -> None:
+        """Move a group's offsets on; returns when they are on disk.
+
+        A group is made by its first commit. Its consumers commit by acknowledging; this is for programs that pull.
+
+        Args:
+            topic: what the group reads.
+            group: its name.
+            offsets: by partition, the offset of the message that the group reads next.
+
+        Raises:
+            PreconditionFailed: an offset is behind the group's, or outside of what the partition keeps; or a partition
+                has an owner, which is not of this channel.
+        """
+        await self._ask(groups.group_commit(topic, group, offsets))
+
+    async def group_offsets(self, topic: str, group: str) -> list[dict[str, Any]]:
+        """Ask where a group is. What was acknowledged on this channel before is on disk when this returns.
+
+        Args:
+            topic: what the group reads.
+            group: its name.
+
+        Returns:
+            A dict for each partition, in order: `partition`, `first` and `end` (the offsets it keeps, end not
+            included), `offset` (of the message the group reads next; None where it has not read), `lag`, `type`,
+            `epoch`, `member`, `consumers`, `unacked`, `acked_above`, `delayed`, `dying`, `lost`.
+        """
+        return await self._ask(groups.group_offsets(topic, group))
+
+    async def group_reset(
+        self, topic: str, group: str, start: Start, partitions: Iterable[int] | None = None, dry_run: bool = False
+    ) -> groups.Moves:
+        """Have a group go on elsewhere, also while its members consume: what they hold is forgotten.
+
+        Args:
+            topic: what the group reads.
+            group: its name.
+            start: an offset, "earliest", "latest", or a time.
+            partitions: which ones; all when None.
+            dry_run: only tell what would be.
+
+        Returns:
+            By partition, the offset before (None where the group had not read it) and after.
+
+        Raises:
+            NotFound: there is no such group.
+            OffsetOutOfRange: a partition does not have that offset.
+        """
+        return await self._ask(groups.group_reset(topic, group, start, partitions, dry_run))
+
+    async def group_delete(self, topic: str, group: str) -> None:
+        """Forget a group's offsets.
+
+        Raises:
+            NotFound: there is no such group.
+            PreconditionFailed: it has members.
+        """
+        await self._ask(groups.group_delete(topic, group))

@@ -6,6 +6,7 @@ topics.py          Topics.
 reads.py           Looking at a queue, and reserving its messages.
 consuming.py       What begins and changes consumers; calls that wait for an answer.
 offsets.py         Topics by the offsets of their messages.
+groups.py          The offsets of groups.
 transactions.py    Transactions.
 administration.py  Virtual hosts, users, permissions, backups and definitions.
 """

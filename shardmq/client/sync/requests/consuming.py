@@ -2,15 +2,17 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from shardmq.client.api.defaults import PREFETCH
 from shardmq.client.api.handler_errors import OnError, check_handler
 from shardmq.client.api.message import Batch, Message
+from shardmq.client.api.topics import GroupOptions, Start
 from shardmq.client.core.requests import consuming
 from shardmq.client.core.requests.request import Request
 from shardmq.client.core.validation import check_names, consumer_arguments
 from shardmq.client.sync.consumer import ChannelConsumers, HandlerInbox
+from shardmq.client.sync.groups import GroupConsumer
 
 T = TypeVar("T")
 
@@ -157,3 +159,58 @@ class ConsumeRequests(ABC):
         """
         self._ask(consuming.basic_qos(consumer_tag, prefetch))
         self._consumers.settler.note_prefetch(consumer_tag, prefetch)
+
+    def group_consumer(self, topic: str, group: str, **options: Unpack[GroupOptions]) -> GroupConsumer:
+        """Consume a topic as a member of a group: each message goes to one of its members.
+
+        Offsets are durable, and a group goes on where it was. A stream is a topic of one partition.
+
+        Args:
+            topic: what to consume.
+            group: its name; the first member makes it.
+            options: `shared=True`: any number of members get the messages of each partition, in turn; else one member
+                has each partition, and its messages come in order. `start`: where a new group begins: an offset,
+                "earliest", "latest" (the default), or a time. `tags`, `has_untagged`: which messages. `pull` (10):
+                messages of a `poll` at most. `prefetch` (1000): messages unacked at most. `auto_commit` (True): what
+                was handled is acknowledged by the next step; if not, by `commit()` or message by message.
+                `on_assigned(partitions)`: called with (number, offset) of those that the consumer gets;
+                `on_revoked(partitions, is_lost)`: with the numbers of those that it is to let go of, to finish and
+                commit what it began there. `inactivity_timeout`: seconds without a message after which iterations end.
+                `timeout_ms`: a message unacked for longer comes again. `delivery_limit`, `dead_letter_exchange`,
+                `dead_letter_routing_key`: what becomes of messages that come back too often, or are rejected.
+
+        Raises:
+            NotFound: there is no such topic.
+            PreconditionFailed: the group is of the other kind, or has other settings.
+        """
+        consumer = GroupConsumer.__new__(GroupConsumer)
+        consumer._set_up(self._consumers, self._ask, topic, group, options)
+        return consumer
+
+    def reader(
+        self,
+        topic: str,
+        partition: int = 0,
+        start: Start = "latest",
+        tags: str | list[str] | None = None,
+        inactivity_timeout: float | None = None,
+    ) -> Iterator[Message]:
+        """Read a partition from an offset on, as a generator, and leave all as it is.
+
+        Messages come as fast as the program takes them, and need not be acked. After a lost connection, and whatever
+        else is lost, it reads on where it was. A stream is a topic whose only partition is 0.
+
+        Args:
+            topic: whose messages.
+            partition: its number, from 0.
+            start: the offset of the first message, "earliest", "latest", or a time: the first that came then or later.
+            tags: a tag, or a list of them, of which each message is to have one.
+            inactivity_timeout: seconds without a message after which the iteration ends; None for never.
+
+        Raises:
+            NotFound: there is no such topic, or partition.
+            OffsetOutOfRange: that offset was dropped by retention, or is past the next one; in the iteration: the next
+                message was dropped before it was read.
+        """
+        operation = consuming.reader_consume(topic, partition, start, tags)
+        return self._consumers.messages(operation, inactivity_timeout)

@@ -7,8 +7,8 @@ topics.py          Topics: declared, deleted, extended, looked at.
 basic.py           Publishing, consuming, delivering, settling, confirms, returns.
 transaction.py     Transactions over any number of queues.
 reads.py           Reading a queue in parallel: slices, reads, reservations.
-offsets.py         Topics by the offsets of their messages.
 groups.py          Which partitions the consumer of a group has.
+offsets.py         Topics by the offsets of their messages, and the offsets of groups.
 administration.py  Virtual hosts, users, permissions, limits, definitions, backups.
 codec.py           The table of all operations: encode and decode.
 publishing.py      The frame of a large BasicPublish, written with one copy of its records.

@@ -1,6 +1,7 @@
-"""Topics by the offsets of their messages.
+"""Topics by the offsets of their messages, and the offsets of groups.
 
 pull ─► messages, and the offset to read on from ─► pull …          nothing changes
+commit ─► the group's offset moves on       offsets ─► where it is       reset ─► it goes on elsewhere
 """
 
 from typing import Annotated, Literal
@@ -41,3 +42,56 @@ class TopicPull(ClientRequest, frozen=True):
     wait_ms: Annotated[int, Meta(ge=0, le=PULL_WAIT_MS_MAX)] = 0
     tags: list[str] | None = None
     has_untagged: bool = False
+
+
+class GroupCommit(ClientRequest, frozen=True):
+    """Move a group's offsets on: all messages below them are acknowledged. The answer is Ok, once that is on disk.
+
+    `offsets` are (partition, offset of the message that the group reads next). They never go back (406). Members commit
+    on a channel of their own connection; while a partition has another owner, nobody else does (406).
+    """
+
+    after_loss = AfterLoss.ASK_AGAIN
+
+    topic: Name
+    group: Name
+    offsets: list[tuple[Partition, Position]]
+
+
+class GroupOffsets(ClientRequest, frozen=True):
+    """Ask where a group is. The answer is Ok: a list of tables, one for each partition, in order.
+
+    What was acknowledged before on the same channel is counted, and on disk.
+    """
+
+    after_loss = AfterLoss.ASK_AGAIN
+
+    topic: Name
+    group: Name
+
+
+class GroupReset(ClientRequest, frozen=True):
+    """Have a group go on elsewhere, in some `partitions` or all. The answer is Ok: `[[partition, old, new], ...]`.
+
+    `begin` and `number` say where, as in TopicPull; `old` is nil where the group has not read the partition. With
+    `dry_run` nothing changes. Members go on from there; what they acknowledge of earlier deliveries has no effect.
+    """
+
+    after_loss = AfterLoss.ASK_AGAIN
+
+    topic: Name
+    group: Name
+    begin: Begin
+    number: Position = 0
+    partitions: list[Partition] | None = None
+    dry_run: bool = False
+
+
+class GroupDelete(ClientRequest, frozen=True):
+    """Forget a group's offsets. The answer is Ok; refused (406) while it has members."""
+
+    after_loss = AfterLoss.ASK_AGAIN
+    is_done_where_missing = True
+
+    topic: Name
+    group: Name

@@ -5,13 +5,13 @@ from typing import Any, Protocol
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.messages.reads import Pull, Pulled
 from shardmq.bus.messages.streams import Reading
-from shardmq.errors import NotFound, PreconditionFailed, RequestError
+from shardmq.errors import RequestError
 from shardmq.gateway.handlers.replies import delivery_table
+from shardmq.gateway.handlers.topics.partitions import no_partition, partitions_read
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.session.client import Client
 from shardmq.limits import DECLARE_SECONDS
 from shardmq.protocol.native.operations.offsets import TopicPull
-from shardmq.topology.arguments import is_stream
 from shardmq.topology.entities import Queue
 
 
@@ -35,16 +35,10 @@ def partition_of(client: Client, topic: str, number: int) -> Queue:
         NotFound: there is no such topic, or no such partition of it.
         PreconditionFailed: it is a queue whose messages have no offsets.
     """
-    client.permissions.check_read(topic, "topic")
-    queue = client.queue(topic)
-    if not is_stream(queue.arguments):
-        raise PreconditionFailed(
-            f"queue '{topic}' in vhost '{client.vhost}' is neither topic nor stream: its messages have no offsets; "
-            "consume it"
-        )
-    if number:
-        raise NotFound(f"no partition {number} of stream '{topic}' in vhost '{client.vhost}': it has partition 0 alone")
-    return queue
+    partitions = partitions_read(client, topic)
+    if number >= len(partitions):
+        raise no_partition(client, topic, number, len(partitions))
+    return partitions[number]
 
 
 def topic_pull(channel: PullingChannel, operation: TopicPull, reply: Reply) -> None:

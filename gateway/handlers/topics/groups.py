@@ -1,0 +1,283 @@
+"""The offsets of consumer groups: committed, looked at, reset, forgotten. Each partition's shard keeps its own."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+from shardmq.bus.coordinator_link import Outcome, Reply
+from shardmq.bus.messages.base import Request
+from shardmq.bus.messages.groups import (
+    CommitOffset,
+    DropGroup,
+    GroupState,
+    InspectPartition,
+    PartitionState,
+    ResetGroup,
+)
+from shardmq.bus.messages.streams import Reading
+from shardmq.errors import InvalidRequest, NotFound, PreconditionFailed, RequestError
+from shardmq.gateway.handlers.topics.partitions import no_partition, partitions_read, topics_of
+from shardmq.gateway.session.channel import Channel
+from shardmq.gateway.session.client import Client
+from shardmq.protocol.native.operations.offsets import GroupCommit, GroupDelete, GroupOffsets, GroupReset
+from shardmq.topology.entities import Queue, check_name
+
+Place = tuple[int, Queue]
+"""A partition: its number in the topic, and its queue."""
+
+AT_ONCE: Final = 256
+"""Partitions that are asked at a time: a topic may have 10,000."""
+
+
+def group_commit(channel: Channel, operation: GroupCommit, reply: Reply) -> None:
+    """Move a group's offsets on.
+
+    Raises:
+        AccessRefused: not permitted.
+        NotFound: no such topic, or partition.
+        InvalidRequest: the group's name is not valid, or a partition is named twice.
+    """
+    client, group = channel.client, operation.group
+    check_name("group", group)
+    queues = partitions_read(client, operation.topic)
+    offsets = dict(operation.offsets)
+    if len(offsets) < len(operation.offsets):
+        raise InvalidRequest(f"a commit of group '{group}' names a partition more than once; each has one offset")
+    places = _places(client, operation.topic, queues, list(offsets))
+
+    def question(place: Place) -> CommitOffset:
+        number, queue = place
+        return CommitOffset(queue.id, group, offsets[number], _epoch(channel, operation, number))
+
+    _ask_all(client, places, question, lambda _: reply(None), reply)
+
+
+def group_offsets(channel: Channel, operation: GroupOffsets, reply: Reply) -> None:
+    """Tell where a group is, in each partition.
+
+    Raises:
+        AccessRefused: not permitted.
+        NotFound: no such topic.
+        InvalidRequest: the group's name is not valid.
+    """
+    client, group = channel.client, operation.group
+    check_name("group", group)
+    places = list(enumerate(partitions_read(client, operation.topic)))
+
+    def join(states: list[PartitionState]) -> None:
+        reply([_row(number, state, _of(state, group)) for number, state in enumerate(states)])
+
+    _ask_all(client, places, lambda place: InspectPartition(place[1].id), join, reply)
+
+
+def group_reset(channel: Channel, operation: GroupReset, reply: Reply) -> None:
+    """Have a group go on elsewhere.
+
+    Raises:
+        AccessRefused: not permitted.
+        NotFound: no such topic, partition or group.
+        InvalidRequest: the group's name is not valid.
+    """
+    client, topic, group = channel.client, operation.topic, operation.group
+    check_name("group", group)
+    queues = partitions_read(client, topic)
+    wanted = range(len(queues)) if operation.partitions is None else sorted(set(operation.partitions))
+    places = _places(client, topic, queues, wanted)
+    reading = Reading(operation.begin, operation.number, is_exact=True)
+    known: dict[int, bool] = {}
+
+    def looked(states: list[PartitionState]) -> None:
+        known.update({number: _of(state, group) is not None for number, state in enumerate(states)})
+        if not any(known.values()):
+            reply(_no_group(client, topic, group))
+            return
+        _ask_all(client, places, question, join, reply)
+
+    def question(place: Place) -> ResetGroup:
+        return ResetGroup(place[1].id, group, reading, operation.dry_run, make=True)
+
+    def join(moves: list[tuple[int, int]]) -> None:
+        reply(
+            [
+                (number, old if known[number] else None, new)
+                for (number, _), (old, new) in zip(places, moves, strict=True)
+            ]
+        )
+
+    _ask_all(client, list(enumerate(queues)), lambda place: InspectPartition(place[1].id), looked, reply)
+
+
+def group_delete(channel: Channel, operation: GroupDelete, reply: Reply) -> None:
+    """Forget a group's offsets.
+
+    Raises:
+        AccessRefused: not permitted.
+        NotFound: no such topic, or group.
+        PreconditionFailed: it has members.
+        InvalidRequest: the group's name is not valid.
+    """
+    client, topic, group = channel.client, operation.topic, operation.group
+    check_name("group", group)
+    places = list(enumerate(partitions_read(client, topic)))
+
+    def looked(states: list[PartitionState]) -> None:
+        found = [_of(state, group) for state in states]
+        if not any(found):
+            reply(_no_group(client, topic, group))
+        elif count := sum(state.consumers for state in found if state is not None):
+            text = f"group '{group}' of topic '{topic}' in vhost '{client.vhost}' has {count} consumers: end them first"
+            reply(PreconditionFailed(text))
+        else:
+            _ask_all(client, places, lambda place: DropGroup(place[1].id, group), lambda _: reply(None), reply)
+
+    _ask_all(client, places, lambda place: InspectPartition(place[1].id), looked, reply)
+
+
+def list_groups(client: Client, reply: Reply) -> None:
+    """Answer with a row for each group of the virtual host: whether somebody consumes, and how far it is behind."""
+    topics = topics_of(client)
+    places = [(number, queue) for _, queues in topics for number, queue in enumerate(queues)]
+
+    def join(states: list[PartitionState]) -> None:
+        left = iter(states)
+        rows = []
+        for topic, queues in topics:
+            groups: dict[str, list[tuple[PartitionState, GroupState]]] = {}
+            for state in [next(left) for _ in queues]:
+                for group in state.groups:
+                    groups.setdefault(group.name, []).append((state, group))
+            rows += [_summary(client.vhost, topic, len(queues), name, groups[name]) for name in sorted(groups)]
+        reply(rows)
+
+    _ask_all(client, places, lambda place: InspectPartition(place[1].id), join, reply)
+
+
+def _epoch(channel: Channel, operation: GroupCommit, number: int) -> int:
+    """Return under which epoch a member on this channel has a partition; 0 where none does."""
+    members = channel.consumers.groups
+    epoch = None if members is None else members.epoch_of(operation.topic, operation.group, number)
+    return epoch or 0
+
+
+def _summary(
+    vhost: str, topic: str, partitions: int, name: str, found: list[tuple[PartitionState, GroupState]]
+) -> dict[str, Any]:
+    kinds = {group.is_shared for _, group in found} - {None}
+    return {
+        "topic": topic,
+        "vhost": vhost,
+        "group": name,
+        "type": "" if not kinds else "shared" if kinds == {True} else "ordered",
+        "partitions": partitions,
+        "read": len(found),
+        "consumers": sum(group.consumers for _, group in found),
+        "members": len({group.member for _, group in found if group.member}),
+        "unacked": sum(group.unacked for _, group in found),
+        "lag": sum(_lag(state, group) for state, group in found),
+    }
+
+
+def _row(number: int, state: PartitionState, group: GroupState | None) -> dict[str, Any]:
+    row = {
+        "partition": number,
+        "first": state.first,
+        "end": state.next,
+        "offset": None,
+        "lag": None,
+        "type": "",
+        "epoch": 0,
+        "member": "",
+        "consumers": 0,
+        "unacked": 0,
+        "acked_above": 0,
+        "delayed": 0,
+        "dying": 0,
+        "lost": 0,
+    }
+    if group is not None:
+        row |= {
+            "offset": group.offset,
+            "lag": _lag(state, group),
+            "type": "" if group.is_shared is None else "shared" if group.is_shared else "ordered",
+            "epoch": group.epoch,
+            "member": group.member,
+            "consumers": group.consumers,
+            "unacked": group.unacked,
+            "acked_above": group.acked_above,
+            "delayed": group.delayed,
+            "dying": group.dying,
+            "lost": group.lost,
+        }
+    return row
+
+
+def _lag(state: PartitionState, group: GroupState) -> int:
+    """Return how many messages a group has not acknowledged."""
+    return max(0, state.next - max(group.offset, state.first) - group.acked_above)
+
+
+def _of(state: PartitionState, group: str) -> GroupState | None:
+    return next((each for each in state.groups if each.name == group), None)
+
+
+def _no_group(client: Client, topic: str, group: str) -> NotFound:
+    where = f"topic '{topic}' in vhost '{client.vhost}'"
+    return NotFound(f"no group '{group}' of {where}: nobody has consumed or committed as that group")
+
+
+def _places(client: Client, topic: str, queues: Sequence[Queue], numbers: Sequence[int]) -> list[Place]:
+    """The partitions with these numbers.
+
+    Raises:
+        NotFound: there is no such partition.
+    """
+    for number in numbers:
+        if number >= len(queues):
+            raise no_partition(client, topic, number, len(queues))
+    return [(number, queues[number]) for number in numbers]
+
+
+def _ask_all(
+    client: Client,
+    places: Sequence[Place],
+    question: Callable[[Place], Request[Any]],
+    then: Callable[[list[Any]], None],
+    reply: Reply,
+) -> None:
+    """Ask the shards of all partitions; their answers come together, in order, or the first refusal does."""
+    answers: list[Any] = [None] * len(places)
+    left, under_way, is_refused = iter(range(len(places))), 0, False
+
+    def go_on() -> None:
+        nonlocal under_way
+        while under_way < AT_ONCE and not is_refused:
+            number = next(left, None)
+            if number is None:
+                break
+            under_way += 1
+            place = places[number]
+            client.state.links[place[1].shard].ask(question(place), partial(came, number))
+        if not under_way and not is_refused:
+            then(answers)
+
+    def came(number: int, outcome: Outcome) -> None:
+        nonlocal under_way, is_refused
+        under_way -= 1
+        if is_refused:
+            return
+        if isinstance(outcome, RequestError):
+            is_refused = True
+            reply(outcome)
+            return
+        answers[number] = outcome
+        go_on()
+
+    go_on()
+
+
+REQUESTS: Final[dict[type[Any], Any]] = {
+    GroupCommit: group_commit,
+    GroupOffsets: group_offsets,
+    GroupReset: group_reset,
+    GroupDelete: group_delete,
+}

@@ -1,0 +1,51 @@
+"""The partitions of a topic, for those who may read it."""
+
+from shardmq.errors import NotFound, PreconditionFailed
+from shardmq.gateway.session.client import Client
+from shardmq.topology.arguments import is_stream
+from shardmq.topology.entities import Queue
+from shardmq.topology.partitions import partitions_of
+
+
+def partitions_read(client: Client, topic: str) -> list[Queue]:
+    """The queues that a topic consists of, in order, for a client that reads them; a stream is a topic of one.
+
+    Raises:
+        AccessRefused: the client may not read it.
+        NotFound: there is no such topic.
+        PreconditionFailed: it is a queue whose messages have no offsets.
+    """
+    client.permissions.check_read(topic, "topic")
+    topology = client.state.topology
+    numbers = partitions_of(topology, client.vhost, topic)
+    if numbers is None and (client.vhost, topic) not in topology.queues:
+        raise NotFound(f"no topic or stream '{topic}' in vhost '{client.vhost}'; declare it first")
+    if numbers is None:
+        raise PreconditionFailed(
+            f"queue '{topic}' in vhost '{client.vhost}' is neither topic nor stream: its messages have no offsets; "
+            "consume it"
+        )
+    queues = [topology.queue_by_id(number) for number in numbers]
+    return [queue for queue in queues if queue is not None]
+
+
+def no_partition(client: Client, topic: str, number: int, count: int) -> NotFound:
+    """The error for a partition that a topic has not."""
+    has = "partition 0 alone" if count == 1 else f"{count} of them, 0 to {count - 1}"
+    return NotFound(f"no partition {number} of topic '{topic}' in vhost '{client.vhost}': it has {has}")
+
+
+def topics_of(client: Client) -> list[tuple[str, list[Queue]]]:
+    """The topics of a client's virtual host and the streams beside them, by name, with their queues in order."""
+    topology, vhost = client.state.topology, client.vhost
+    streams = [
+        queue.name
+        for queue in topology.queues.values()
+        if queue.vhost == vhost and is_stream(queue.arguments) and topology.topic_of(queue.id) is None
+    ]
+    names = {topic.name for topic in topology.topics.values() if topic.vhost == vhost} | set(streams)
+    found = []
+    for name in sorted(names):
+        queues = [topology.queue_by_id(number) for number in partitions_of(topology, vhost, name) or ()]
+        found.append((name, [queue for queue in queues if queue is not None]))
+    return found

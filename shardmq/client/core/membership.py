@@ -1,0 +1,287 @@
+"""A consumer of a group, without waiting: what came for it, which partitions it has, what of it is handled.
+
+    deliver, assigned, revoked, broken, end ──► came ──► step ──► a message, a change of partitions, or None: wait
+
+The connection puts in what comes; one thread or task of the program takes steps. A change is taken before all
+deliveries that came with it: those of a partition that is to be let go are dropped, and go to whoever has it next.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from shardmq.client.api.message import Batch, Delivery, Message, Settler
+from shardmq.errors import ShardmqError
+from shardmq.ranges import RangeSet
+
+
+class ChannelOfGroup(Settler, Protocol):
+    """The settler of the channel that a consumer is on."""
+
+    def taken(self, delivery: Delivery) -> None:
+        """Count a delivery as in the program's hands."""
+
+
+class Assigned:
+    """Partitions that the consumer has from now on.
+
+    Attributes:
+        partitions: number, and offset of the next message, of each.
+    """
+
+    __slots__ = ("partitions",)
+
+    def __init__(self, partitions: list[tuple[int, int]]) -> None:
+        self.partitions = partitions
+
+
+class Revoked:
+    """Partitions that the consumer is to let go of, or has lost.
+
+    Attributes:
+        partitions: their numbers; None for all that it has: the connection was lost.
+        is_lost: whether they are gone already.
+    """
+
+    __slots__ = ("is_lost", "partitions")
+
+    def __init__(self, partitions: list[int] | None, is_lost: bool) -> None:
+        self.partitions = partitions
+        self.is_lost = is_lost
+
+
+class Ended:
+    """Nothing comes any more.
+
+    Attributes:
+        error: why; None where the consumer was cancelled here.
+    """
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: ShardmqError | None) -> None:
+        self.error = error
+
+
+Change = Assigned | Revoked
+Entry = Delivery | Change | Ended
+
+
+class HandedOut:
+    """The settler of a group consumer's messages: each is settled once, by the program or by the next step.
+
+    Args:
+        channel: the channel's settler.
+        guard: held while ranges change: with threads, messages are settled by any of them.
+    """
+
+    __slots__ = ("_channel", "_guard", "tags")
+
+    def __init__(self, channel: Settler, guard: AbstractContextManager[object]) -> None:
+        self._channel = channel
+        self._guard = guard
+        self.tags = RangeSet()
+
+    def add(self, first: int, last: int) -> None:
+        """Note delivery tags that the program got."""
+        with self._guard:
+            self.tags.add(first, last + 1)
+
+    def ack_one(self, tag: int) -> None:
+        """Ack a delivery tag, unless it is settled."""
+        with self._guard:
+            is_held = bool(self.tags.take(tag, tag + 1))
+        if is_held:
+            self._channel.ack_one(tag)
+
+    def ack(self, first: int, last: int) -> None:
+        """Ack the delivery tags first to last, but for those that are settled."""
+        with self._guard:
+            ranges = self.tags.take(first, last + 1)
+        for start, end in ranges:
+            self._channel.ack(start, end - 1)
+
+    def ack_all(self) -> None:
+        """Ack all that was handed out and not settled."""
+        for first, last in self.take_all():
+            self._channel.ack(first, last)
+
+    def take_all(self) -> list[tuple[int, int]]:
+        """Forget all that was handed out and not settled; returns it as ranges of delivery tags."""
+        if not self.tags:
+            return []
+        with self._guard:
+            ranges = [(start, end - 1) for start, end in self.tags]
+            self.tags.clear()
+        return ranges
+
+    def nack(self, first: int, last: int, requeue: bool, delay_ms: int = 0) -> None:
+        """Nack the delivery tags first to last, but for those that are settled."""
+        with self._guard:
+            ranges = self.tags.take(first, last + 1)
+        for start, end in ranges:
+            self._channel.nack(start, end - 1, requeue, delay_ms)
+
+    def renew(self, first: int, last: int) -> None:
+        """Begin the acknowledgement timeout of the delivery tags first to last anew."""
+        self._channel.renew(first, last)
+
+
+class Membership:
+    """What came for a consumer of a group, and what the program has of it.
+
+    Args:
+        channel: the settler of its channel.
+        guard: a lock, where several threads settle messages.
+        wake: called when something came.
+
+    Attributes:
+        handed_out: settles its messages.
+        offsets: by number, the offset of the next message of each partition that it has.
+        ended: how it ended, if it has, and all that came before was taken.
+    """
+
+    def __init__(
+        self, channel: ChannelOfGroup, guard: AbstractContextManager[object], wake: Callable[[], object]
+    ) -> None:
+        self.handed_out = HandedOut(channel, guard)
+        self.offsets: dict[int, int] = {}
+        self.ended: Ended | None = None
+        self._channel = channel
+        self._wake = wake
+        self._came: deque[Entry] = deque()  # put by the connection
+        self._changes_put = self._changes_taken = 0
+        self._entries: deque[Entry] = deque()  # taken from there
+        self._partition = -1  # of the delivery in hand
+        self._messages: Iterator[Message] = iter(())
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Take messages that have come."""
+        self._came.append(delivery)
+        self._wake()
+
+    def assigned(self, partitions: list[tuple[int, int]]) -> None:
+        """Note partitions that the consumer has from now on."""
+        self._put_change(Assigned(partitions))
+
+    def revoked(self, partitions: list[int], is_lost: bool) -> None:
+        """Note partitions that it is to let go of, or has lost."""
+        self._put_change(Revoked(partitions, is_lost))
+
+    def broken(self) -> None:
+        """Note that it has nothing any more: the connection was lost, and it joins the group again with the next."""
+        self._put_change(Revoked(None, is_lost=True))
+
+    def end(self, error: ShardmqError | None) -> None:
+        """Note that nothing comes any more, and why."""
+        self._came.append(Ended(error))
+        self._wake()
+
+    def _put_change(self, change: Change) -> None:
+        self._came.append(change)
+        self._changes_put += 1
+        self._wake()
+
+    def change(self) -> Change | None:
+        """Take the next change of partitions, before all deliveries; None where there is none."""
+        if self._changes_put == self._changes_taken:
+            return None
+        self._take_in()
+        before: list[Entry] = []
+        while self._entries:
+            entry = self._entries.popleft()
+            if isinstance(entry, Assigned | Revoked):
+                self._changes_taken += 1
+                kept = self._follow(entry, before)
+                self._entries.extendleft(reversed(kept))
+                return entry
+            before.append(entry)
+        self._entries.extend(before)
+        return None
+
+    def _follow(self, change: Change, before: list[Entry]) -> list[Entry]:
+        """Have a change take effect; returns what is left of the deliveries before it."""
+        if isinstance(change, Assigned):
+            self.offsets.update(dict(change.partitions))
+            return before
+        if change.partitions is None:
+            change.partitions = list(self.offsets)
+            gone = None
+            self.handed_out.take_all()
+        else:
+            gone = set(change.partitions)
+        for number in change.partitions:
+            self.offsets.pop(number, None)
+        if gone is None or self._partition in gone:
+            self._messages, self._partition = iter(()), -1
+        kept: list[Entry] = []
+        for entry in before:
+            if isinstance(entry, Delivery) and (gone is None or entry.frame.partition in gone):
+                self._channel.taken(entry)
+            else:
+                kept.append(entry)
+        return kept
+
+    def message(self) -> Message | None:
+        """Take the next message; None where there is none now."""
+        while True:
+            message = next(self._messages, None)
+            if message is not None:
+                self.handed_out.add(message.delivery_tag, message.delivery_tag)
+                self._read_to(message.offset, 1)
+                return message
+            delivery = self._delivery()
+            if delivery is None:
+                return None
+            self._partition = delivery.frame.partition if delivery.frame.partition is not None else -1
+            self._messages = iter(delivery.messages())
+
+    def batch(self) -> Batch | None:
+        """Take the next messages that came together; None where there are none now."""
+        delivery = self._delivery()
+        if delivery is None:
+            return None
+        frame = delivery.frame
+        self.handed_out.add(frame.tag, frame.tag + frame.count - 1)
+        self._read_to(frame.offset, frame.count)
+        return Batch(delivery)
+
+    def _read_to(self, offset: int | None, count: int) -> None:
+        if offset is not None and self._partition in self.offsets:
+            self.offsets[self._partition] = offset + count
+
+    def _delivery(self) -> Delivery | None:
+        entries = self._entries
+        if not entries:
+            self._take_in()
+        if not entries or self.ended is not None:
+            return None
+        entry = entries.popleft()
+        if isinstance(entry, Ended):
+            self.ended = entry
+            return None
+        if not isinstance(entry, Delivery):  # a change that came just now: it is taken first
+            entries.appendleft(entry)
+            return None
+        self._channel.taken(entry)
+        self._partition = -1 if entry.frame.partition is None else entry.frame.partition
+        entry.settler = self.handed_out
+        return entry
+
+    def _take_in(self) -> None:
+        came, entries = self._came, self._entries
+        while came:
+            entries.append(came.popleft())
+
+    def left(self) -> list[tuple[int, int]]:
+        """Take all that was delivered and is not settled, as ranges of delivery tags: it is given back."""
+        self._take_in()
+        ranges = self.handed_out.take_all()
+        ranges += [(message.delivery_tag, message.delivery_tag) for message in self._messages]
+        for entry in self._entries:
+            if isinstance(entry, Delivery):
+                self._channel.taken(entry)
+                ranges.append((entry.frame.tag, entry.frame.tag + entry.frame.count - 1))
+        self._entries.clear()
+        return ranges

@@ -1,0 +1,152 @@
+"""A consumer of a group without a connection: what it hands out, settles and drops as its partitions change."""
+
+from contextlib import nullcontext
+
+import pytest
+
+from shardmq.client.api.message import Delivery
+from shardmq.client.core.membership import Assigned, Membership, Revoked
+from shardmq.errors import ChannelError
+from shardmq.message.record import pack_many
+from shardmq.protocol.native.operations.basic import BasicDeliver
+
+
+class Heard:
+    """The settler of a channel: what the broker would hear."""
+
+    def __init__(self) -> None:
+        self.acked: list[tuple[int, int]] = []
+        self.nacked: list[tuple[int, int]] = []
+        self.taken_bytes = 0
+
+    def ack_one(self, tag: int) -> None:
+        self.ack(tag, tag)
+
+    def ack(self, first: int, last: int) -> None:
+        self.acked.append((first, last))
+
+    def nack(self, first: int, last: int, requeue: bool, delay_ms: int = 0) -> None:  # noqa: ARG002
+        self.nacked.append((first, last))
+
+    def renew(self, first: int, last: int) -> None:
+        """Nothing is late here."""
+
+    def taken(self, delivery: Delivery) -> None:
+        self.taken_bytes += delivery.size
+
+
+@pytest.fixture
+def heard() -> Heard:
+    return Heard()
+
+
+@pytest.fixture
+def member(heard: Heard) -> Membership:
+    return Membership(heard, nullcontext(), lambda: None)
+
+
+def delivery(tag: int, count: int, partition: int, offset: int, heard: Heard) -> Delivery:
+    records = pack_many([b"%d.%d" % (partition, number) for number in range(offset, offset + count)])
+    frame = BasicDeliver(1, "c", tag, False, "", "", 0, 0, 0, 0, count, records, 0, offset, partition)
+    return Delivery(frame, heard, "orders")
+
+
+def bodies(member: Membership) -> list[bytes]:
+    found = []
+    while member.change() is None and (message := member.message()) is not None:
+        found.append(message.body)
+    return found
+
+
+def test_messages_come_in_order_and_tell_where_it_is(member: Membership, heard: Heard) -> None:
+    member.assigned([(0, 5), (2, 7)])
+    assert isinstance(member.change(), Assigned)
+    assert member.offsets == {0: 5, 2: 7}
+    member.deliver(delivery(1, 2, 0, 5, heard))
+    member.deliver(delivery(3, 1, 2, 7, heard))
+    assert bodies(member) == [b"0.5", b"0.6", b"2.7"]
+    assert member.offsets == {0: 7, 2: 8}
+    assert member.message() is None
+
+
+def test_what_was_handed_out_is_acked_once_whoever_does_it(member: Membership, heard: Heard) -> None:
+    member.deliver(delivery(1, 4, 0, 0, heard))
+    messages = [message for _ in range(4) if (message := member.message()) is not None]
+    messages[1].ack()
+    messages[2].nack(delay_ms=50)
+    messages[1].nack()
+    assert (heard.acked, heard.nacked) == ([(2, 2)], [(3, 3)])
+    member.handed_out.ack_all()
+    assert heard.acked == [(2, 2), (1, 1), (4, 4)]
+    member.handed_out.ack_all()
+    messages[3].ack()
+    assert len(heard.acked) == 3
+
+
+def test_messages_of_a_partition_that_is_revoked_are_not_handed_out(member: Membership, heard: Heard) -> None:
+    member.assigned([(0, 0), (1, 0)])
+    member.deliver(delivery(1, 3, 0, 0, heard))
+    member.deliver(delivery(4, 2, 1, 0, heard))
+    assert isinstance(member.change(), Assigned)
+    assert member.message() is not None
+    member.deliver(delivery(6, 2, 0, 3, heard))
+    member.revoked([0], is_lost=False)
+    change = member.change()
+    assert isinstance(change, Revoked)
+    assert (change.partitions, change.is_lost) == ([0], False)
+    assert bodies(member) == [b"1.0", b"1.1"]
+    assert member.offsets == {1: 2}
+
+
+def test_a_partition_that_comes_back_is_read_on(member: Membership, heard: Heard) -> None:
+    member.assigned([(0, 0)])
+    member.deliver(delivery(1, 3, 0, 0, heard))
+    member.revoked([0], is_lost=True)
+    member.assigned([(0, 1)])
+    member.deliver(delivery(4, 2, 0, 1, heard))
+    kinds = [type(member.change()) for _ in range(3)]
+    assert kinds == [Assigned, Revoked, Assigned]
+    assert bodies(member) == [b"0.1", b"0.2"]
+    assert heard.taken_bytes == len(delivery(1, 3, 0, 0, heard).frame.records) + len(
+        delivery(4, 2, 0, 1, heard).frame.records
+    )
+
+
+def test_a_loss_takes_everything(member: Membership, heard: Heard) -> None:
+    member.assigned([(0, 0), (3, 0)])
+    member.deliver(delivery(1, 3, 0, 0, heard))
+    assert isinstance(member.change(), Assigned)
+    assert member.message() is not None
+    member.broken()
+    change = member.change()
+    assert isinstance(change, Revoked)
+    assert (change.partitions, change.is_lost) == ([0, 3], True)
+    member.handed_out.ack_all()
+    assert (bodies(member), heard.acked, member.offsets) == ([], [], {})
+
+
+def test_the_end_comes_behind_what_was_delivered(member: Membership, heard: Heard) -> None:
+    member.deliver(delivery(1, 2, 0, 0, heard))
+    member.end(ChannelError("gone"))
+    assert bodies(member) == [b"0.0", b"0.1"]
+    assert member.message() is None
+    assert member.ended is not None
+    assert str(member.ended.error) == "gone"
+
+
+def test_what_is_left_at_the_end_is_given_back(member: Membership, heard: Heard) -> None:
+    member.deliver(delivery(1, 3, 0, 0, heard))
+    member.deliver(delivery(4, 2, 0, 3, heard))
+    assert member.message() is not None
+    assert sorted(member.left()) == [(1, 1), (2, 2), (3, 3), (4, 5)]
+    assert (member.left(), bodies(member)) == ([], [])
+
+
+def test_batches_are_acked_whole(member: Membership, heard: Heard) -> None:
+    member.deliver(delivery(1, 3, 0, 0, heard))
+    batch = member.batch()
+    assert batch is not None
+    assert (len(batch), batch.partition, batch.offset) == (3, 0, 0)
+    member.handed_out.ack_all()
+    assert heard.acked == [(1, 3)]
+    assert member.batch() is None
