@@ -20,6 +20,7 @@ COMMANDS: Final = {
     "queue": "shardmq.cmd.admin.queue:queue",
     "topic": "shardmq.cmd.topics.topic:topic",
     "binding": "shardmq.cmd.admin.binding:binding",
+    "group": "shardmq.cmd.topics.group:group",
     "transaction": "shardmq.cmd.admin.transaction:transaction",
     "user": "shardmq.cmd.admin.user:user",
     "vhost": "shardmq.cmd.admin.vhost:vhost",
