@@ -3,16 +3,26 @@
 from functools import partial
 
 from shardmq.bus.coordinator_link import Outcome, Reply
+from shardmq.bus.messages.shard import Delivered
 from shardmq.errors import NotFound, RequestError
+from shardmq.gateway.links.consumer import Consumer
 from shardmq.gateway.links.requests import FOREVER
-from shardmq.gateway.session.groups.member import Member
+from shardmq.gateway.session.client import Client
+from shardmq.gateway.session.groups.member import Member, MembersChannel, MembersOwner
 from shardmq.gateway.session.groups.partition import MemberPartition
+from shardmq.gateway.session.groups.subscription import Subscription
 
 
 class SharedMember(Member):
     """A member of a shared group."""
 
-    __slots__ = ()
+    __slots__ = ("_early",)
+
+    def __init__(
+        self, client: Client, channel: MembersChannel, subscription: Subscription, tag: str, owner: MembersOwner
+    ) -> None:
+        super().__init__(client, channel, subscription, tag, owner)
+        self._early: list[tuple[Consumer, int, Delivered]] | None = []  # came before all shards had answered
 
     def start(self, reply: Reply) -> None:
         """Consume from all partitions; the outcome is the consumer's tag, or the first error that refused one."""
@@ -30,16 +40,27 @@ class SharedMember(Member):
                 answer()
 
         def answer() -> None:
+            early, self._early = self._early or [], None
             if failure is not None and self.is_open:
                 self.close()
                 self._owner.forget(self)
             reply(failure if failure is not None else self.tag)
+            for consumer, life, delivered in early:
+                if life == consumer.link.life and consumer.queue in self.partitions:
+                    self.deliver(consumer, delivered)
 
         if not waiting:
             failure = NotFound(f"no topic or stream '{self.subscription.topic}' in vhost '{self.client.vhost}'")
             answer()
         for part in [self.add(queue, number, 0) for number, queue in enumerate(self.topic_partitions)]:
             part.consumer.link.start(part.consumer, partial(started, part))
+
+    def deliver(self, consumer: Consumer, delivered: Delivered) -> None:
+        """Take messages of a partition; the client gets none before it knows that its consumer runs."""
+        if self._early is not None:
+            self._early.append((consumer, consumer.link.life, delivered))
+        else:
+            super().deliver(consumer, delivered)
 
     def resize(self) -> None:
         """Consume from partitions that the topic has got."""

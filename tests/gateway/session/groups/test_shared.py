@@ -49,6 +49,17 @@ def test_a_member_consumes_from_all_partitions_and_the_coordinator_is_not_asked(
     assert [said for said in guest.stage.news if not hasattr(said, "members")] == []
 
 
+def test_messages_that_come_before_all_shards_have_answered_wait_for_the_clients_answer(guest: Guest) -> None:
+    guest.client.send(BasicConsume(1, 1, "orders", "", arguments=SHARED))
+    one = guest.answer(Consume, 0)
+    guest.deliver(one.consumer, 0, 3)
+    guest.answer(Consume, 0)
+    answer, delivery = guest.client.receive(), guest.client.receive()
+    assert isinstance(answer, Ok)
+    assert isinstance(delivery, BasicDeliver)
+    assert delivery.consumer == answer.result["consumer"]
+
+
 def test_messages_are_settled_one_by_one_at_their_partition(guest: Guest) -> None:
     one, other = consume(guest)
     guest.deliver(one.consumer, 0, 2)
