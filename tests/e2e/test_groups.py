@@ -10,7 +10,7 @@ import shardmq
 from shardmq.cmd.run.broker import Broker
 from tests.conftest import StartBroker
 
-from .traffic import until
+from .traffic import publish_all, until
 
 IN_GROUP = {"x-group": "billing", "x-stream-offset": "first"}
 Seen = tuple[str, int, bool]
@@ -239,3 +239,17 @@ def _publish_until_both_have_some(publisher: shardmq.Publisher, member: Member) 
         publisher.publish("alone", f"key-{number}", b"99")
     publisher.flush()
     return bool(member.got)
+
+
+@pytest.mark.parametrize("name", ["ä/ö%20 ", "\n\x00\x1b[2J", "💥" * 63, "amq.group", "a.b.*.#"])
+def test_any_name_of_up_to_255_bytes_is_a_groups(connection: shardmq.Connection, name: str) -> None:
+    channel = connection.channel()
+    channel.topic_declare("names", 1)
+    publish_all(channel, "k", [b"0", b"1"], exchange="names")
+    for expected in (b"0", b"1"):
+        consumed = channel.consume("names", prefetch=1, arguments={**IN_GROUP, "x-group": name})
+        message = next(consumed)
+        message.ack()
+        consumed.close()
+        assert message.body == expected
+    channel.topic_delete("names")

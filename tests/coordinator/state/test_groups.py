@@ -197,3 +197,19 @@ def test_one_who_joins_a_hundred_with_a_thousand_partitions_moves_nine_of_them()
     told = rig.settle()
     assert sum(len(notice.revoked) for notice in told.values()) == 9
     assert all(not notice.assigned for notice in told.values())
+
+
+def test_thousands_that_join_and_leave_leave_nothing_behind() -> None:
+    rig = rig_of(1, 200)
+    for number in range(1, 2000):
+        rig.join(f"m{number}")
+        rig.settle()
+        rig.let_go()
+    rig.come_to_rest()
+    assert sorted({len(member.held) for member in rig.members.values()}) == [0, 1]
+    for number in range(1, 2000):
+        rig.leave(f"m{number}")
+        rig.settle()
+    rig.come_to_rest()
+    assert len(rig.group) == 1
+    assert len(rig.held("m0")) == 200
