@@ -194,6 +194,8 @@ class Member(PrefetchLimits):
         elif before is not None:
             self._shared = None
             self._hand_on(before)
+        else:
+            self._share()
         self._retune_later()
 
     def deliver(self, consumer: Consumer, delivered: Delivered) -> None:
@@ -255,8 +257,8 @@ class Member(PrefetchLimits):
         consumer.overhead = client.front.delivery_bytes(self.tag)
         consumer.auto_ack = subscription.auto_ack
         consumer.own_prefetch = self.prefetch
-        if self._shared is None and self.prefetch and not subscription.auto_ack and len(self.topic_partitions) > 1:
-            self._shared = SharedPrefetch(self.prefetch)
+        if self._shared is None:
+            self._share()
         consumer.prefetch = self._prefetch_of(consumer)
         consumer.timeout_ms = subscription.timeout_ms
         consumer.reading = subscription.reading
@@ -264,6 +266,11 @@ class Member(PrefetchLimits):
         consumer.partition = number
         part = self.partitions[queue_id] = MemberPartition(number, epoch, consumer)
         return part
+
+    def _share(self) -> None:
+        """Limit what all partitions deliver together, where there may be several; the shard of one knows its limit."""
+        if self.prefetch and not self.subscription.auto_ack and len(self.topic_partitions) > 1:
+            self._shared = SharedPrefetch(self.prefetch)
 
     def has(self, part: MemberPartition) -> bool:
         """Whether a partition is still the member's."""

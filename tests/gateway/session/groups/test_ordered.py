@@ -13,7 +13,7 @@ from shardmq.bus.messages.membership import (
     LeaveGroup,
     ReportMembers,
 )
-from shardmq.bus.messages.shard import Ack, Cancel, Cancelled, Consume, Release
+from shardmq.bus.messages.shard import Ack, Cancel, Cancelled, Consume, Qos, Release
 from shardmq.bus.messages.streams import Reading
 from shardmq.errors import NotFound, ReplyCode
 from shardmq.gateway.session.groups import member, ordered
@@ -203,6 +203,19 @@ def test_the_prefetch_limits_all_partitions_together(guest: Guest) -> None:
     assert (last.partition, last.offset, last.count) == (1, 1, 1)
     guest.client.send(BasicQos(7, 1, "c", 9))
     assert guest.hear(BasicDeliver).offset == 2
+
+
+def test_a_prefetch_that_is_set_later_limits_all_partitions_too(guest: Guest) -> None:
+    joined = guest.join()
+    first, second = guest.assign(joined.member, (1, 1), (2, 2))
+    guest.client.send(BasicQos(7, 1, "c", 3))
+    for _ in range(2):
+        assert guest.answer(Qos).prefetch == 3
+    guest.deliver(first.consumer, 0, 2)
+    guest.deliver(second.consumer, 0, 2)
+    assert [guest.hear(BasicDeliver).count for _ in range(2)] == [2, 1]
+    guest.client.send(BasicAck(1, [(1, 2)]))
+    assert guest.hear(BasicDeliver).offset == 1
 
 
 def test_what_comes_again_after_a_reset_is_not_settled_by_old_acks(guest: Guest) -> None:
