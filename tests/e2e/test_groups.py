@@ -71,6 +71,10 @@ def is_published(url: str, topic: str, first: int, end: int) -> bool:
     return True
 
 
+def publish_until_confirmed(url: str, topic: str, first: int, end: int) -> None:
+    until(lambda: is_published(url, topic, first, end), "everything is published")
+
+
 def declare(url: str, topic: str, partitions: int) -> None:
     with shardmq.connect(url) as connection:
         connection.channel().topic_declare(topic, partitions)
@@ -207,7 +211,7 @@ def test_a_group_survives_the_death_of_any_process(
     wait_for(400, *there)
     before = [{key for key, *_ in member.got} for member in there]
     broker.kill_and_wait(process)
-    until(lambda: is_published(broker.url, "survives", 400, 800), "everything is published")
+    publish_until_confirmed(broker.url, "survives", 400, 800)
     wait_for(800, *there)
     if process in ("coordinator", "shard-0"):  # nothing has moved
         assert [{key for key, *_ in member.got} for member in there] == before
@@ -253,3 +257,25 @@ def test_any_name_of_up_to_255_bytes_is_a_groups(connection: shardmq.Connection,
         consumed.close()
         assert message.body == expected
     channel.topic_delete("names")
+
+
+def test_nothing_is_lost_and_what_comes_twice_says_so_while_processes_and_members_go(
+    start_broker: StartBroker, members: Callable[..., Member]
+) -> None:
+    broker = start_broker(shards=2, gateways=2)
+    declare(broker.url, "faults", 6)
+    there = [members(broker.url, "faults") for _ in range(4)]
+    for number, process in enumerate(["shard-0", "", "gateway-1", "coordinator", "", "shard-1", "gateway-0", ""]):
+        publish_until_confirmed(broker.url, "faults", number * 200, number * 200 + 200)
+        if process:
+            broker.kill_and_wait(process)
+        else:
+            there[number % 4].stop()
+            there.append(members(broker.url, "faults"))
+    wait_for(1600, *there)
+    bodies: dict[tuple[str, int], bytes] = {}
+    for key, offset, body, _ in (got for member in there for got in member.got):
+        assert bodies.setdefault((key, offset), body) == body
+    seen = Counter((key, offset) for member in there for key, offset, _, _ in member.got)
+    again = Counter((key, offset) for member in there for key, offset, _, marked in member.got if marked)
+    assert [place for place, times in seen.items() if times > 1 + again[place]] == []
