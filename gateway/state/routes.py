@@ -104,11 +104,9 @@ class Routes:
             AccessRefused: the exchange is internal.
         """
         place = (vhost, exchange, key)
-        try:
-            return self._by_key[place]
-        except KeyError:
-            pass
-        route = None
+        route = self._by_key.get(place)
+        if route is not None or place in self._by_key:
+            return route
         topology = self._topology
         if (vhost, exchange) not in topology.exchanges or not topology.router.needs_message(vhost, exchange):
             turns = topology.router.turns(vhost, exchange, key)
@@ -148,7 +146,7 @@ class Routes:
 
     def to(self, queues: Sequence[Queue]) -> Route:
         """The route to these queues: the same object each time, so that neighbours with one route are seen to be."""
-        ids = tuple([queue.id for queue in queues])
+        ids = (queues[0].id,) if len(queues) == 1 else tuple([queue.id for queue in queues])
         route = self._by_queues.get(ids)
         if route is None:
             route = Route.to(queues, self._links)

@@ -179,3 +179,16 @@ def test_a_queues_declaration_leaves_other_routes_as_they_are() -> None:
     assert topology.router.route("/", "a", "k") is before
     topology.apply(QueueRemoved("/", "new"))
     assert topology.router.route("/", "a", "k") is before
+
+
+def test_turns_come_round_at_a_topics_exchange_bound_to_another_or_not() -> None:
+    topology = build(
+        {"t": Exchange("/", "t", "x-partition"), "a": Exchange("/", "a", "fanout")},
+        [
+            *[Binding("/", "t", name, str(number)) for number, name in enumerate(QUEUES)],
+            Binding("/", "a", "t", "", {}, True),
+        ],
+    )
+    for exchange in ("t", "a"):
+        ways = [names(topology.router.route_message("/", exchange, [""], None, turn)) for turn in range(4)]
+        assert ways == [{"q1"}, {"q2"}, {"q3"}, {"q1"}]

@@ -22,6 +22,9 @@ from shardmq.protocol.amqp.methods.fields import Method
 ENVELOPES_KEPT: Final = 4096
 """Envelopes remembered, of all connections: some hundred bytes each."""
 
+PACKINGS_KEPT: Final = 1024
+"""Sizes of envelopes for which it is remembered how their deliveries are put together."""
+
 ALIKE_BYTES_MAX: Final = 4096
 """The largest bodies that are packed together with their frames; for larger ones that would be one copy more."""
 
@@ -30,9 +33,11 @@ DELIVERY_BYTES: Final = 54
 
 _FRAME: Final = struct.Struct(">BHI")
 _CONTENT: Final = struct.Struct(">HHQ")
+_START: Final = struct.Struct(">BH")
 _END: Final = bytes((END,))
+_DELIVER: Final = struct.pack(">HH", *BasicDeliver.id)
+_DELIVER_BYTES: Final = len(_DELIVER) + 1 + 8 + 1 + 1 + 1  # of the method, beside its names
 _BASIC: Final = b"\x00\x3c\x00\x00"
-_TAG_BYTES: Final = 8
 BEAT: Final = _FRAME.pack(HEARTBEAT, 0, 0) + _END
 """A heartbeat's frame."""
 
@@ -85,12 +90,18 @@ class Envelope(NamedTuple):
 @lru_cache(maxsize=ENVELOPES_KEPT)
 def envelope(channel: int, consumer_tag: str, redelivered: bool, exchange: str, routing_key: str) -> Envelope:
     """The envelope of deliveries with these values in their basic.deliver; the last ones made are remembered."""
-    whole = method_frame(channel, BasicDeliver(consumer_tag, 0, redelivered, exchange, routing_key))
-    tag_at = _FRAME.size + 4 + 1 + len(consumer_tag.encode())
-    before = whole[:tag_at]
-    behind = whole[tag_at + _TAG_BYTES :] + struct.pack(">BH", HEADER, channel)
-    pack = struct.Struct(f">{len(before)}sQ{len(behind)}sI4sQ").pack
-    return Envelope(channel, before, behind, _END + struct.pack(">BH", BODY, channel), pack)
+    tag, source, key = consumer_tag.encode(), exchange.encode(), routing_key.encode()
+    size = _DELIVER_BYTES + len(tag) + len(source) + len(key)
+    before = b"%b%b%c%b" % (_FRAME.pack(METHOD, channel, size), _DELIVER, len(tag), tag)
+    start = _START.pack(HEADER, channel)
+    behind = b"%c%c%b%c%b%b%b" % (redelivered, len(source), source, len(key), key, _END, start)
+    return Envelope(channel, before, behind, _END + _START.pack(BODY, channel), _packing(len(before), len(behind)))
+
+
+@lru_cache(maxsize=PACKINGS_KEPT)
+def _packing(before: int, behind: int) -> Callable[..., bytes]:
+    """What joins envelopes of these sizes and a delivery's values; the sizes of names that are in use are few."""
+    return struct.Struct(f">{before}sQ{behind}sI4sQ").pack
 
 
 def deliveries(

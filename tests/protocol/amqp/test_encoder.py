@@ -31,6 +31,15 @@ def test_alike_messages(size: int, count: int, tag: int) -> None:
     assert together(tag, lists, bodies) == one_by_one(tag, lists, bodies)
 
 
+@pytest.mark.parametrize("names", [("", "", ""), ("c" * 255, "e" * 255, "k" * 255), ("ü" * 127, "é" * 127, "ß" * 127)])
+@pytest.mark.parametrize("is_redelivered", [True, False])
+def test_names_of_any_length_stand_in_every_delivery(names: tuple[str, str, str], is_redelivered: bool) -> None:
+    consumer, exchange, key = names
+    envelope = encoder.envelope(65_535, consumer, is_redelivered, exchange, key)
+    expected = encoder.method_frame(65_535, BasicDeliver(consumer, 9, is_redelivered, exchange, key))
+    assert encoder.deliveries(envelope, 9, [PERSISTENT_LIST], [b"x"], FRAME_MAX).startswith(expected)
+
+
 def test_messages_that_differ() -> None:
     lists = [PERSISTENT_LIST, b"\0\0", b"\x80\0\3a/b", PERSISTENT_LIST] * 30
     bodies = [b"x" * (number % 50) for number in range(120)]
