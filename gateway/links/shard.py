@@ -96,7 +96,7 @@ class ShardLink:
         self._exclusive: set[Consumer] = set()
         self._out_of_service: set[int] = set()
         self._next_number = 1
-        self._touched: set[Consumer] = set()
+        self._touched: dict[Consumer, None] = {}  # in the order of what they settled first
         self._is_urgent = False  # what waits is to be sent, though the shard has publishes to answer
         requests = self._requests = Requests(dialer, name, self._before_request, exists, self._is_wanted)
         self.ask = requests.ask
@@ -230,7 +230,7 @@ class ShardLink:
             ranges[-1] = (ranges[-1][0], end)
         else:
             ranges.append((start, end))
-        self._touched.add(consumer)
+        self._touched[consumer] = None
 
     def nack(self, consumer: Consumer, start: int, end: int, requeue: bool, delay_ms: int = 0) -> None:
         """Reject messages [start, end): back to their place, after a while; or dead-lettered or dropped."""

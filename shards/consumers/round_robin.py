@@ -2,9 +2,13 @@
 
 from collections import deque
 from collections.abc import Iterator
+from typing import Final
 
 from shardmq.shards.consumers.consumer import Consumer
-from shardmq.shards.consumers.serving import Source, serve
+from shardmq.shards.consumers.serving import Source, serve, serve_each
+
+EACH_MIN: Final = 3
+"""So many consumers get a message each at once; for two, taking the messages together gains nothing."""
 
 
 class _Level:
@@ -129,6 +133,10 @@ class RoundRobin:
         if not able:
             return
         share = -(-ready // len(able))
+        if share == 1 and len(able) >= EACH_MIN and (served := serve_each(self._source, able)):
+            turns.extendleft(reversed(able[served:]))
+            turns.extend(able[:served])
+            return
         for place, consumer in enumerate(able):
             if serve(self._source, consumer, min(share, consumer.credit())):
                 turns.append(consumer)

@@ -22,6 +22,8 @@ from shardmq.bus.messages.shard import (
     Renew,
 )
 from shardmq.limits import DELIVERY_WINDOW_BYTES
+from shardmq.message.record import pack
+from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.entities import Queue
 from tests.shards.driver import Shard, consume, numbers, run_of
 
@@ -62,6 +64,43 @@ def test_a_consumer_that_was_out_of_credit_gets_its_turn_when_it_has_some(shard:
     assert shard.expect(Delivered).consumer == 17
     shard.send(Nack(18, [(0, 60)], False), Release(19))
     assert {one.consumer for one in shard.delivered(1)} == {18}
+
+
+def test_messages_fewer_than_consumers_go_to_each_in_turn(shard: Shard) -> None:
+    shard.send(*[consume(number, prefetch=2) for number in range(10)])
+    expected = iter([*range(10)] * 2)
+    for start, count in ((0, 4), (4, 3), (7, 7), (14, 6)):
+        shard.send(Publish((1,), run_of(start, count)))
+        got = shard.delivered(count)
+        assert [one.consumer for one in got] == [next(expected) for _ in range(count)]
+        assert [one.first for one in got] == numbers(got) == [*range(start, start + count)]
+        assert [one.batch.serial for one in got] == numbers(got)
+    assert shard.queue()["unacked"] == 20
+    shard.send(*[Ack(number, [(number, number + 1), (number + 10, number + 11)]) for number in range(10)])
+    assert shard.queue()["unacked"] == 0
+
+
+def test_returned_messages_go_to_each_in_turn_and_are_marked(shard: Shard) -> None:
+    shard.send(consume(9, prefetch=5), Publish((1,), run_of(0, 5)))
+    shard.delivered(5)
+    shard.send(*[consume(number, prefetch=1) for number in range(5)], Release(9))
+    got = shard.delivered(5)
+    assert [(one.consumer, one.first, one.redelivered) for one in got] == [(each, each, True) for each in range(5)]
+
+
+def test_messages_to_each_of_several_without_acknowledgements_are_settled(shard: Shard) -> None:
+    shard.send(*[consume(number, auto_ack=number != 2) for number in range(4)], Publish((1,), run_of(0, 4)))
+    assert [one.consumer for one in shard.delivered(4)] == [0, 1, 2, 3]
+    assert shard.queue()["unacked"] == 1
+
+
+def test_a_large_message_among_small_ones_goes_to_one_whose_window_takes_it(shard: Shard) -> None:
+    window = 2000
+    shard.send(*[Call(100 + number, Consume(number, 1, 1, False, window)) for number in range(4)])
+    bodies = [b"0", b"1" * 1900, b"2", b"3" * 1900]
+    batches = [RecordBatch("", "q", 1, 5, 9, number, 1, pack(None, body)) for number, body in enumerate(bodies)]
+    shard.send(*[Publish((1,), batch) for batch in batches])
+    assert [(one.consumer, one.first) for one in shard.delivered(4)] == [(each, each) for each in range(4)]
 
 
 def test_a_consumer_without_room_gets_on_when_its_window_frees(shard: Shard) -> None:

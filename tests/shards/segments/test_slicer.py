@@ -1,5 +1,7 @@
 """Cutting record batches: pieces hold the messages asked for, and joined they are the batch."""
 
+from itertools import pairwise
+
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from shardmq.message.properties import Properties
 from shardmq.message.record import Record
 from shardmq.message.record_batch import PERSISTENT, RecordBatch, can_join, join
 from shardmq.shards.segments.shared_batch import ENDS_KEPT_MAX, SharedBatch, shared_batch
-from shardmq.shards.segments.slicer import BatchSlicer
+from shardmq.shards.segments.slicer import BatchSlicer, single_batches
 
 properties = st.none() | st.builds(Properties, content_type=st.none() | st.text(max_size=20))
 messages = st.lists(st.tuples(properties, st.binary(max_size=200)), min_size=1, max_size=30)
@@ -78,3 +80,21 @@ def test_queues_of_a_shared_batch_look_for_its_records_once() -> None:
     longer = run_of([(None, b"x")] * (ENDS_KEPT_MAX + 1))
     many = shared_batch(longer, 2, 0, len(longer.records))
     assert many.ends() is not many.ends()
+
+
+@given(messages, st.booleans(), st.data())
+def test_the_messages_of_a_batch_one_by_one_are_the_batch(
+    items: list[tuple[Properties | None, bytes]], is_shared: bool, data: st.DataObject
+) -> None:
+    batch = run_of(items)
+    if is_shared:
+        start = data.draw(st.integers(0, batch.count - 1))
+        whole = shared_batch(batch, 5, 0, len(batch.records))
+        batch = BatchSlicer().view(whole, start, whole.count)
+    singles = list(single_batches(batch))
+    assert [single.count for single in singles] == [1] * batch.count
+    assert join(singles).records == bytes(batch.records)
+    assert [single.serial for single in singles] == [*range(batch.serial, batch.serial + batch.count)]
+    assert all(can_join(left, right) for left, right in pairwise(singles))
+    if isinstance(batch, SharedBatch):
+        assert all(isinstance(single, SharedBatch) and single.source is batch.source for single in singles)
