@@ -35,26 +35,32 @@ if TYPE_CHECKING:
     from shardmq.spark.jobs.export import export
     from shardmq.spark.jobs.publish import publish
     from shardmq.spark.jobs.replay import replay
+    from shardmq.spark.jobs.topics.export import export_topic
+    from shardmq.spark.jobs.topics.replay import replay_topic
 
 __all__ = [
     "acknowledge",
     "deadletters",
     "drain",
     "export",
+    "export_topic",
     "make_zip",
     "position_ranges",
     "publish",
     "register",
     "release",
     "replay",
+    "replay_topic",
 ]
 
 _DEFINED_IN = {
     "deadletters": "shardmq.spark.jobs.dead_letters",
     "export": "shardmq.spark.jobs.export",
+    "export_topic": "shardmq.spark.jobs.topics.export",
     "make_zip": "shardmq.spark.bundle",
     "publish": "shardmq.spark.jobs.publish",
     "replay": "shardmq.spark.jobs.replay",
+    "replay_topic": "shardmq.spark.jobs.topics.replay",
 }
 
 

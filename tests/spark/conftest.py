@@ -86,3 +86,13 @@ def queue(connection: shardmq.Connection, request: pytest.FixtureRequest) -> Ite
         channel.queue_declare(name, durable=True)
         yield name
         channel.queue_delete(name)
+
+
+@pytest.fixture
+def stream(connection: shardmq.Connection, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A stream of the test's name."""
+    name = f"stream-{request.node.name[:200]}".replace(",", ".")
+    with connection.channel() as channel:
+        channel.queue_declare(name, durable=True, arguments={"x-queue-type": "stream"})
+        yield name
+        channel.queue_delete(name)

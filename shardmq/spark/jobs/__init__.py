@@ -12,5 +12,6 @@ files.py          Files as DataFrames.
 templates.py      Routing keys and headers made of columns.
 transaction.py    Sending rows to the broker in one transaction.
 preconditions.py  What must exist before a job starts.
+topics/           Topics to Parquet, and back to exchanges.
 outcome.py        What came of a job: a summary, or one typed error with one sentence.
 """

@@ -88,16 +88,21 @@ def write(messages: "DataFrame", to: str, by: By, mode: str) -> tuple[int, int]:
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
-    took = F.to_utc_timestamp("timestamp", F.current_timezone())
-    dated = messages.withColumn("date", F.to_date(took))
-    if by == "hour":
-        dated = dated.withColumn("hour", F.hour(took))
     counts = Observation()
-    counted = dated.observe(
+    counted = dated(messages, by).observe(
         counts, F.count(F.lit(1)).alias("rows"), F.coalesce(F.sum(F.octet_length("body")), F.lit(0)).alias("bytes")
     )
     counted.write.partitionBy(*(["date"] if by == "date" else ["date", "hour"])).mode(mode).parquet(to)
     return int(counts.get["rows"]), int(counts.get["bytes"])
+
+
+def dated(messages: "DataFrame", by: By) -> "DataFrame":
+    """Messages with the columns that their folders are named by: date, and hour where they are by hour."""
+    from pyspark.sql import functions as F
+
+    took = F.to_utc_timestamp("timestamp", F.current_timezone())
+    with_date = messages.withColumn("date", F.to_date(took))
+    return with_date.withColumn("hour", F.hour(took)) if by == "hour" else with_date
 
 
 def write_empty(spark: "SparkSession", target: Folder, by: By) -> None:

@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeVar
 
+from shardmq.spark.option_values import EARLIEST, LATEST
 from shardmq.spark.options import EXACTLY_ONCE
 
 if TYPE_CHECKING:
@@ -99,6 +100,28 @@ class ExportOptions:
     say: Say = print
 
 
+@dataclass(frozen=True, slots=True)
+class TopicExportOptions:
+    """Options of `export_topic`.
+
+    Attributes:
+        to: the folder to write to, as Spark takes it.
+        url: the broker, as shardmq://user:password@host:port/vhost.
+        by: "date" for folders date=YYYY-MM-DD; "hour" for folders hour=H inside them.
+        starting_offsets: where the first export begins: "earliest", "latest", or offsets as the data source takes them.
+        partitions: about how many files are written at once; 0 for one for each of the topic's partitions.
+        fails_on_loss: whether the export fails for messages that were dropped since the last one; else it says so.
+    """
+
+    to: str
+    _: KW_ONLY
+    url: str
+    by: By = "date"
+    starting_offsets: str = EARLIEST
+    partitions: int = 0
+    fails_on_loss: bool = True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOptions:
     """Options of `replay`.
@@ -123,6 +146,33 @@ class ReplayOptions:
     mandatory: bool = True
     say: Say = print
     progress: Progress = lambda _done, _all: None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicReplayOptions(ReplayOptions):
+    """Options of `replay_topic`.
+
+    Attributes:
+        url: the broker, as shardmq://user:password@host:port/vhost.
+        exchange: the exchange for all messages; "" is the default exchange.
+        keep_exchange: publish each message to the exchange it was published to before.
+        rate: rows a second at most; None for no limit. Rows appear in chunks of some seconds' worth.
+        txn_id: the replay's name. "" makes one from the offsets and the target, so that the same replay has the same
+            name. The broker remembers the names of committed chunks for seven days.
+        mandatory: whether a message that no queue takes fails its chunk.
+        say: called with a sentence about what goes on.
+        progress: called with how many rows are done, and how many there are.
+        starting_offsets: "earliest", or offsets as the data source takes them.
+        ending_offsets: "latest", or offsets as the data source takes them.
+        since: only messages that came then or later, in place of `starting_offsets`; a time without a zone is this
+            machine's.
+        until: only those that came before, in place of `ending_offsets`.
+    """
+
+    starting_offsets: str = EARLIEST
+    ending_offsets: str = LATEST
+    since: datetime | None = None
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

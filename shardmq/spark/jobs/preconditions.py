@@ -51,6 +51,20 @@ def ready(url: str, queue: str) -> int:
         return connection.channel().queue_declare(queue, passive=True).messages
 
 
+def check_topic(url: str, topic: str) -> None:
+    """Check that a topic or stream exists, and that its messages may be read.
+
+    Raises:
+        NotFound: it does not exist.
+        PreconditionFailed: it is a queue whose messages have no offsets.
+        AccessRefused: it may not be read.
+        ConnectionLost: no broker answers.
+        AuthenticationFailed: user, password or virtual host were refused.
+    """
+    with connected(url) as connection:
+        connection.channel().pull(topic, 0, "latest")
+
+
 def queues_behind(url: str, exchanges: Iterable[str]) -> dict[str, int]:
     """The queues that exchanges lead to, also by way of other exchanges, with their ready messages.
 

@@ -7,7 +7,7 @@ another rate are refused, as they would cut other chunks.
 
 import time
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from shardmq.errors import InvalidRequest
@@ -43,27 +43,61 @@ def replay(spark: "SparkSession", paths: str | Sequence[str], options: ReplayOpt
     """
     started_at = time.monotonic()
     paths = [paths] if isinstance(paths, str) else list(paths)
-    url, exchange, rate = options.url, options.exchange, options.rate
+    check_target(options)
+    with plain_faults(f"reading {', '.join(paths)}"):
+        rows = files.read(spark, paths, "parquet")
+        check_exported(rows, options.keep_exchange)
+        plan = ReplayPlan(tuple(files.described(rows)), chunk_rows(options.rate))
+    keep = options.keep_exchange
+    return carry_out(plan, options, started_at, lambda chunks: block_of(spark, rows, plan, chunks, keep))
+
+
+def check_target(options: ReplayOptions) -> None:
+    """Check where a replay goes, and how fast.
+
+    Raises:
+        InvalidRequest: neither or both of `exchange` and `keep_exchange` are given, or the rate is none.
+        NotFound: the exchange does not exist.
+        ConnectionLost: no broker answers.
+        AuthenticationFailed: user, password or virtual host were refused.
+    """
+    exchange, rate = options.exchange, options.rate
     if (exchange is None) != options.keep_exchange:
         raise InvalidRequest("a replay goes to one exchange, or keeps each message's own: give one of the two")
     if rate is not None and rate <= 0:
         raise InvalidRequest(f"a rate of {rate} rows a second never ends; give more, or none")
-    preconditions.check_exchange(url, exchange)
-    with plain_faults(f"reading {', '.join(paths)}"):
-        rows = files.read(spark, paths, "parquet")
-        check_exported(rows, options.keep_exchange)
-        plan = ReplayPlan(tuple(files.described(rows)), chunk_rows(rate))
+    preconditions.check_exchange(options.url, exchange)
+
+
+def carry_out(
+    plan: ReplayPlan, options: ReplayOptions, started_at: float, block: "Callable[[range], DataFrame]"
+) -> Summary:
+    """Publish the chunks of a plan that are not committed yet.
+
+    Args:
+        plan: what is replayed.
+        options: of the replay.
+        started_at: when it began, by the monotonic clock.
+        block: makes the rows of consecutive chunks, as `numbered` gives them.
+
+    Raises:
+        PreconditionFailed: something else was replayed under this name.
+        ShardmqError: a chunk failed; the chunks before it are published.
+    """
+    url, exchange = options.url, options.exchange
     target = f"exchange {exchange}" if exchange is not None else "their exchanges"
     name = options.txn_id or usual_id(plan.files, target)
-    options.say(f"replaying {plan.rows:,} rows of {len(plan.files):,} files as '{name}', in chunks: {plan.chunks:,}")
+    options.say(
+        f"replaying {plan.rows:,} rows of {len(plan.files):,} {plan.kind} as '{name}', in chunks: {plan.chunks:,}"
+    )
     with asking(url) as broker:
-        claim(broker, name, plan.digest(target), "files, target or rate")
+        claim(broker, name, plan.digest(target), f"{plan.kind}, target or rate")
         # Chunks are committed in their order, so the committed ones are the first.
         start = bisect_left(range(plan.chunks), True, key=lambda chunk: not is_committed(broker, f"{name}/{chunk}"))
     sender = _Sender(options, name, plan)
     sender.skip(start)
     for chunks in plan.blocks(start):
-        sender.send_block(spark, rows, chunks)
+        sender.send_block(block(chunks), chunks)
     return Summary(
         job="replay",
         rows=sender.messages,
@@ -118,9 +152,8 @@ class _Sender:
             self._done = min(chunks * self._plan.chunk_rows, self._plan.rows)
         self._options.progress(self._done, self._plan.rows)
 
-    def send_block(self, spark: "SparkSession", rows: "DataFrame", chunks: range) -> None:
+    def send_block(self, block: "DataFrame", chunks: range) -> None:
         """Send consecutive chunks."""
-        block = block_of(spark, rows, self._plan, chunks, self._options.exchange is None)
         if len(chunks) > 1:
             block = block.persist()
         try:
@@ -168,21 +201,30 @@ def block_of(
     parts = plan.parts(chunks)
     where = spark.createDataFrame(parts, "path string, first long, end long, before long")
     path, row = F.col("_metadata.file_path"), F.col("_metadata.row_index")
-    columns = ["routing_key", *(["exchange"] if keep_exchange else [])]
-    numbered = (
+    chosen = (
         rows.where(path.isin([part.path for part in parts]))
-        .select(
-            F.col("body").alias("value"),
-            *columns,
-            with_id(rows).alias("raw_properties"),
-            path.alias("path"),
-            row.alias("row"),
-        )
+        .select("*", path.alias("path"), row.alias("row"))
         .join(F.broadcast(where), "path")
         .where((F.col("row") >= F.col("first")) & (F.col("row") < F.col("end")))
-        .withColumn("number", F.col("before") + F.col("row"))
     )
-    return numbered.orderBy("number").select(
+    return numbered(chosen, F.col("before") + F.col("row"), plan, keep_exchange)
+
+
+def numbered(rows: "DataFrame", number: "Column", plan: ReplayPlan, keep_exchange: bool) -> "DataFrame":
+    """Rows as the data source takes them, in order, each with the number of its chunk.
+
+    Args:
+        rows: with the columns that exports have.
+        number: of each row in the plan.
+        plan: of the replay.
+        keep_exchange: whether rows keep their exchange.
+    """
+    from pyspark.sql import functions as F
+
+    columns = ["routing_key", *(["exchange"] if keep_exchange else [])]
+    raw = with_id(rows).alias("raw_properties")
+    made = rows.select(F.col("body").alias("value"), *columns, raw, number.alias("number"))
+    return made.orderBy("number").select(
         "value", *columns, "raw_properties", F.floor(F.col("number") / plan.chunk_rows).cast("long").alias("chunk")
     )
 

@@ -58,10 +58,12 @@ class ReplayPlan:
     Attributes:
         files: what is replayed, by path.
         chunk_rows: rows of a chunk.
+        kind: what the files are, as texts say it.
     """
 
     files: tuple[File, ...]
     chunk_rows: int
+    kind: str = "files"
 
     @property
     def rows(self) -> int:

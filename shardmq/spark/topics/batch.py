@@ -32,6 +32,14 @@ class TopicReader(DataSourceReader):
         self._schema = topic_schema(schema)
 
     def partitions(self) -> Sequence[InputPartition]:
+        """What each task is to read: `ranges`.
+
+        Raises:
+            ShardmqError: as there.
+        """
+        return self.ranges()
+
+    def ranges(self) -> list[TopicRange]:
         """Find where each partition begins and ends, once for all actions on a DataFrame, and cut that for tasks.
 
         Raises:
