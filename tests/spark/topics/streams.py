@@ -45,7 +45,7 @@ def start(
     return writer.options(**options).trigger(**(trigger or {"availableNow": True})).start()
 
 
-def finish(query: StreamingQuery, seconds: int = 120) -> list[dict[str, Any]]:
+def finish(query: StreamingQuery, seconds: int = 400) -> list[dict[str, Any]]:
     """Wait for the query's end; returns the progress of its micro-batches that had messages."""
     assert query.awaitTermination(seconds), "the query did not end"
     fault = query.exception()
