@@ -220,6 +220,13 @@ class Options:
     has_headers: bool = _option(
         "includeHeaders", _TOPICS, values.flag, False, "Whether there is a column headers, as in Kafka's source."
     )
+    group: str = _option(
+        "groupId",
+        ("readStream",),
+        values.name,
+        "",
+        "A group whose offsets show others how far the stream is. The stream itself goes by its checkpoint.",
+    )
 
     @property
     def timeout(self) -> float:

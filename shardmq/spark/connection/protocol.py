@@ -46,6 +46,8 @@ class Op(IntEnum):
     QUEUE_RESERVE = 52
     RESERVATION_END = 53
     TOPIC_PULL = 60
+    GROUP_COMMIT = 61
+    GROUP_OFFSETS = 62
 
 
 FIELDS: Final[dict[Op, tuple[str, ...]]] = {
@@ -96,6 +98,8 @@ FIELDS: Final[dict[Op, tuple[str, ...]]] = {
         "tags",
         "has_untagged",
     ),
+    Op.GROUP_COMMIT: ("request", "channel", "topic", "group", "offsets"),
+    Op.GROUP_OFFSETS: ("request", "channel", "topic", "group"),
 }
 """The fields of each operation in their order on the wire. All of them are sent."""
 

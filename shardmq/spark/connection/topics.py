@@ -9,6 +9,10 @@ from shardmq.spark.connection.protocol import Op
 READ_BYTES: Final = 2 << 20
 """Bytes of messages that one answer has at most, unless one message is larger."""
 
+ANY_GROUP: Final = "spark"
+"""A group that is asked for where it is to learn where partitions begin and end, which no group changes. There need be
+none of that name."""
+
 SAMPLE: Final = 256
 SAMPLE_BYTES: Final = 1 << 16
 """Messages, and their bytes, by which the size of those behind them is told, at most."""
@@ -55,8 +59,22 @@ class Topics:
             PreconditionFailed: it is a queue whose messages have no offsets.
             ShardmqError: it cannot be asked for.
         """
-        answer = self._pull(topic, 0, "next")
-        return [PartitionState(0, answer["first"], answer["end"])]
+        rows = self._broker.insist(Op.GROUP_OFFSETS, topic, ANY_GROUP)
+        return [PartitionState(row["partition"], row["first"], row["end"]) for row in rows]
+
+    def commit(self, topic: str, group: str, offsets: list[tuple[int, int]]) -> None:
+        """Move a group's offsets on, which others see.
+
+        Args:
+            topic: its name.
+            group: its name. One that does not exist is made.
+            offsets: numbers of partitions, and the offsets that the group reads next there.
+
+        Raises:
+            PreconditionFailed: the group is further already, or has members that consume.
+            ShardmqError: it cannot be asked for.
+        """
+        self._broker.insist(Op.GROUP_COMMIT, topic, group, offsets)
 
     def read(self, topic: str, number: int, first: int, count: int) -> list[dict[str, Any]]:
         """Read messages of a partition from an offset on, `count` and READ_BYTES at most; one at least if there is one.

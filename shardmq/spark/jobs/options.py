@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeVar
 
+from shardmq.errors import InvalidRequest
 from shardmq.spark.option_values import EARLIEST, LATEST
 from shardmq.spark.options import EXACTLY_ONCE
 
@@ -212,6 +213,20 @@ class DeadLetterOptions:
     say: Say = print
 
 
+def check_session(spark: object, job: str) -> None:
+    """Check that a session has Spark's driver in this process, as jobs need it.
+
+    Raises:
+        InvalidRequest: it is one of Spark Connect.
+    """
+    if type(spark).__module__.startswith("pyspark.sql.connect."):
+        raise InvalidRequest(
+            f"shardmq.spark.{job} needs Spark's driver in this process, and with Spark Connect it is elsewhere: "
+            'use a session of SparkSession.builder.master(…), or the command `shardmq spark`. format("shardmq") and '
+            "shardmq.spark.drain work with Spark Connect"
+        )
+
+
 def takes_keywords(
     options: Callable[_P, _Options],
 ) -> Callable[[_Job[_Subject, _Options, _Result]], _PublicJob[_Subject, _P, _Result]]:
@@ -230,6 +245,7 @@ def takes_keywords(
         def run(*given: Any, **named: Any) -> _Result:
             bound = signature.bind(*given, **named).arguments
             spark, subject = (bound.pop(parameter.name) for parameter in positional)
+            check_session(spark, job.__name__)
             return job(spark, subject, options(**bound))  # type: ignore[call-arg]  # bound to their own signature
 
         run.__signature__ = signature  # type: ignore[attr-defined]

@@ -2,11 +2,13 @@
 
     driver      latestOffset ─► written to the checkpoint ─► partitions(start, end) ─► ranges
     executors   read … ─► record batches
+    driver      latestOffset(end): all before `end` is done with; a group shows that to others
 
 A micro-batch that is run again has the same offsets, and so the same messages: the sink decides whether they count
 twice. Partitions that are added to a topic meanwhile are read from their first message.
 """
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -23,6 +25,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from shardmq.errors import ShardmqError
 from shardmq.spark.option_values import LATEST
 from shardmq.spark.options import Options
 from shardmq.spark.topics.columns import topic_schema
@@ -32,8 +35,10 @@ from shardmq.spark.topics.ranges import TopicRange, ranges_between
 from shardmq.spark.topics.rate_limit import limited, rows_of_bytes
 from shardmq.spark.topics.subscription import Subscription
 
-IDLE_SECONDS: Final = 0.05
+IDLE_SECONDS: Final = 0.1
 """A stream without a trigger asks a hundred times a second for what is new. Where nothing is, it hears so later."""
+
+_log = logging.getLogger("shardmq.spark")
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -53,6 +58,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._subscription = Subscription(options)
         self._target: Places | None = None  # of Trigger.AvailableNow
         self._seen: States | None = None
+        self._shown: Places = {}  # to others, by the group
         self._last_batch = time.monotonic()
 
     def initialOffset(self) -> Json:
@@ -87,6 +93,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ShardmqError: the broker does not answer, or refuses.
         """
         begin = from_json(start)
+        if self._options.group:
+            self._show(begin)
         self._seen = states = self._subscription.states()
         end = self._reached(begin, states)
         if end == begin:
@@ -122,6 +130,22 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Leave the connection as it is: other queries of this process may use it."""
+
+    def _show(self, begin: Places) -> None:
+        """Commit where the stream is to its group, for others to see: all before `begin` is done with."""
+        moved = {partition: place for partition, place in begin.items() if self._shown.get(partition) != place}
+        self._shown = begin
+        for topic in sorted({partition.topic for partition in moved}):
+            offsets = [(partition.number, place) for partition, place in moved.items() if partition.topic == topic]
+            try:
+                self._subscription.topics().commit(topic, self._options.group, offsets)
+            except ShardmqError as fault:  # the stream goes by its checkpoint
+                _log.warning(
+                    "group '%s' does not show how far the stream is in topic '%s': %s",
+                    self._options.group,
+                    topic,
+                    fault.text,
+                )
 
     def _reached(self, begin: Places, states: States) -> Places:
         """Where a micro-batch would end without a limit.

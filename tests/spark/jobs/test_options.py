@@ -6,12 +6,23 @@ from typing import Any
 import pytest
 
 import shardmq.spark
-from shardmq.spark.jobs.options import DeadLetterOptions, ExportOptions, PublishOptions, ReplayOptions
+from shardmq.errors import InvalidRequest
+from shardmq.spark.jobs.options import (
+    DeadLetterOptions,
+    ExportOptions,
+    PublishOptions,
+    ReplayOptions,
+    TopicExportOptions,
+    TopicReplayOptions,
+    check_session,
+)
 
 JOBS: list[tuple[Any, type, list[str]]] = [
     (shardmq.spark.publish, PublishOptions, ["spark", "paths"]),
     (shardmq.spark.export, ExportOptions, ["spark", "queue", "to"]),
     (shardmq.spark.replay, ReplayOptions, ["spark", "paths"]),
+    (shardmq.spark.export_topic, TopicExportOptions, ["spark", "topic", "to"]),
+    (shardmq.spark.replay_topic, TopicReplayOptions, ["spark", "topic"]),
     (shardmq.spark.deadletters, DeadLetterOptions, ["spark", "queue"]),
 ]
 
@@ -33,3 +44,10 @@ def test_a_wrong_keyword_is_refused_before_anything_is_done(job: Any, positional
         job(**given)
     with pytest.raises(TypeError, match="unexpected keyword argument 'nope'"):
         job(**given, url="x", nope=1)
+
+
+def test_a_session_of_spark_connect_is_refused_with_what_works_there() -> None:
+    elsewhere = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})
+    with pytest.raises(InvalidRequest, match=r"shardmq\.spark\.export needs Spark's driver in this process"):
+        check_session(elsewhere(), "export")
+    check_session(object(), "export")

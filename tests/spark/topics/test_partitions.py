@@ -1,0 +1,182 @@
+"""Topics of several partitions, read in batches and as streams."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import StructType
+
+import shardmq
+from shardmq.cmd.run.broker import Broker
+from shardmq.errors import AccessRefused, InvalidRequest, NotFound, PreconditionFailed
+from shardmq.spark.options import parse
+from shardmq.spark.topics.batch import TopicReader
+from shardmq.spark.topics.columns import TOPIC_SCHEMA
+from shardmq.spark.topics.stream import TopicStreamReader
+from tests.spark.topics.streams import bodies, finish, loader, sizes, start, written
+
+COLUMNS = StructType([TOPIC_SCHEMA["value"], TOPIC_SCHEMA["partition"], TOPIC_SCHEMA["offset"]])
+
+
+@pytest.fixture
+def topic(connection: shardmq.Connection, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A topic of four partitions."""
+    name = f"topic-{request.node.name[:200]}"
+    with connection.channel() as channel:
+        channel.topic_declare(name, 4)
+        yield name
+        channel.topic_delete(name)
+
+
+def publish(channel: shardmq.Channel, topic: str, first: int, end: int) -> None:
+    """Messages whose bodies are numbers, each with a key of its own, confirmed."""
+    with channel.publisher() as publisher:
+        for number in range(first, end):
+            publisher.publish(topic, f"key-{number}", b"%d" % number)
+
+
+def batch(broker: Broker, **options: Any) -> TopicReader:
+    """As Spark makes it, without Spark."""
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in options.items()}
+    return TopicReader(parse({"url": broker.url} | texts, "topic"), COLUMNS)
+
+
+def stream_of(broker: Broker, **options: Any) -> TopicStreamReader:
+    """As Spark makes it, without Spark."""
+    texts = {name: str(value) for name, value in options.items()}
+    return TopicStreamReader(parse({"url": broker.url} | texts, "readStream"), COLUMNS)
+
+
+def found(made: TopicReader | TopicStreamReader, parts: Any) -> dict[int, list[tuple[int, int]]]:
+    """The offsets and values of each partition, in the order they came."""
+    rows: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for part in parts:
+        for arrow in made.read(part):
+            for row in arrow.to_pylist():
+                rows[row["partition"]].append((row["offset"], int(row["value"])))
+    return rows
+
+
+def test_every_partition_is_read_in_its_order(broker: Broker, channel: shardmq.Channel, topic: str) -> None:
+    publish(channel, topic, 0, 1000)
+    made = batch(broker, subscribe=topic)
+    assert len(made.partitions()) == 4
+    rows = found(made, made.partitions())
+    assert sorted(rows) == [0, 1, 2, 3]
+    for of_one in rows.values():
+        assert [offset for offset, _ in of_one] == list(range(len(of_one)))
+        values = [value for _, value in of_one]
+        assert values == sorted(values)
+    assert sorted(value for of_one in rows.values() for _, value in of_one) == list(range(1000))
+
+
+def test_assigned_partitions_alone_are_read(broker: Broker, channel: shardmq.Channel, topic: str) -> None:
+    publish(channel, topic, 0, 100)
+    everything = batch(broker, subscribe=topic)
+    rows = found(everything, everything.partitions())
+    some = batch(broker, assign={topic: [3, 1]})
+    assert found(some, some.partitions()) == {1: rows[1], 3: rows[3]}
+    with pytest.raises(NotFound, match="has 4 partitions, numbered from 0; there is no partition 4"):
+        batch(broker, assign={topic: [4]}).partitions()
+
+
+def test_topics_are_found_by_a_pattern_of_their_whole_names(
+    broker: Broker, channel: shardmq.Channel, topic: str
+) -> None:
+    publish(channel, topic, 0, 10)
+    made = batch(broker, subscribePattern=f"{topic[:12]}.*")
+    assert sum(map(len, found(made, made.partitions()).values())) == 10
+    with pytest.raises(InvalidRequest, match=f"no topic's whole name fits option subscribePattern '{topic[:12]}'"):
+        batch(broker, subscribePattern=topic[:12]).partitions()
+
+
+def test_the_permission_to_read_a_topic_is_enough(
+    broker: Broker, connection: shardmq.Connection, channel: shardmq.Channel, topic: str
+) -> None:
+    publish(channel, topic, 0, 10)
+    connection.user_put("analyst", "secret")
+    connection.permission_put("analyst", "/", "^$", "^$", f"^{topic}$")
+    url = broker.url.replace("guest:guest", "analyst:secret")
+    made = TopicReader(parse({"url": url, "subscribe": topic}, "topic"), COLUMNS)
+    assert sum(map(len, found(made, made.partitions()).values())) == 10
+    with pytest.raises(AccessRefused, match="'other'"):
+        TopicReader(parse({"url": url, "subscribe": "other"}, "topic"), COLUMNS).partitions()
+    connection.user_delete("analyst")
+
+
+def test_partitions_that_are_added_while_a_stream_runs_are_read_from_their_first_message(
+    broker: Broker, channel: shardmq.Channel, topic: str
+) -> None:
+    made = stream_of(broker, subscribe=topic)
+    begin = made.initialOffset()
+    assert begin == {topic: {"0": 0, "1": 0, "2": 0, "3": 0}}
+    publish(channel, topic, 0, 100)
+    channel.topic_extend(topic, 6)
+    publish(channel, topic, 100, 300)
+    end = made.latestOffset(begin, ReadAllAvailable())
+    assert sorted(end[topic]) == ["0", "1", "2", "3", "4", "5"]
+    rows = found(made, made.partitions(begin, end))
+    assert sorted(value for of_one in rows.values() for _, value in of_one) == list(range(300))
+    assert rows[4]
+    assert rows[4][0][0] == 0
+
+
+def test_a_topic_that_was_made_anew_fails_the_stream_by_name(
+    broker: Broker, channel: shardmq.Channel, topic: str
+) -> None:
+    publish(channel, topic, 0, 100)
+    made = stream_of(broker, subscribe=topic)
+    begin = made.initialOffset()
+    channel.topic_delete(topic)
+    channel.topic_declare(topic, 4)
+    with pytest.raises(PreconditionFailed, match=f"topic '{topic}', partition 0: .* the partition ends at 0"):
+        made.latestOffset(begin, ReadAllAvailable())
+
+
+def test_a_group_shows_how_far_a_stream_is(
+    spark: SparkSession, broker: Broker, channel: shardmq.Channel, topic: str, tmp_path: Path
+) -> None:
+    publish(channel, topic, 0, 100)
+    given = {"subscribe": topic, "startingOffsets": "earliest", "groupId": "counting", "maxOffsetsPerTrigger": "40"}
+    source = spark.readStream.format("shardmq").option("url", broker.url).options(**given).load()
+    assert sizes(finish(start(source, tmp_path))) == [40, 40, 20]
+    assert written(spark, tmp_path) == list(range(100))
+    assert [row["lag"] for row in channel.group_offsets(topic, "counting")] == [0, 0, 0, 0]
+    publish(channel, topic, 100, 130)
+    assert sum(row["lag"] for row in channel.group_offsets(topic, "counting")) == 30
+    finish(start(source, tmp_path))
+    assert written(spark, tmp_path) == list(range(130))
+    assert [row["lag"] for row in channel.group_offsets(topic, "counting")] == [0, 0, 0, 0]
+
+
+def test_a_group_that_cannot_be_moved_does_not_stop_a_stream(
+    broker: Broker, channel: shardmq.Channel, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    publish(channel, topic, 0, 100)
+    ends = [(row["partition"], row["end"]) for row in channel.group_offsets(topic, "ahead")]
+    channel.group_commit(topic, "ahead", dict(ends))
+    made = stream_of(broker, subscribe=topic, groupId="ahead", startingOffsets="earliest")
+    begin = made.initialOffset()
+    end = made.latestOffset(begin, ReadAllAvailable())
+    assert end == {topic: {str(number): place for number, place in ends}}
+    assert f"group 'ahead' does not show how far the stream is in topic '{topic}'" in caplog.text
+
+
+def test_a_dataframe_of_a_topic_goes_into_another_topic(
+    spark: SparkSession, broker: Broker, channel: shardmq.Channel, topic: str
+) -> None:
+    load = loader(spark, broker)
+    channel.topic_declare("copied", 3)
+    publish(channel, topic, 0, 200)
+    rows = load(topic).selectExpr("value", "cast(key as string) as routing_key")
+    rows.write.format("shardmq").option("url", broker.url).option("exchange", "copied").mode("append").save()
+    assert bodies(load("copied")) == list(range(200))
+    of_key = "key binary, partition int"
+    first, second = (load("copied", of_key).distinct().count() for _ in range(2))
+    assert first == second == 200  # a key has one partition
+    channel.topic_delete("copied")
