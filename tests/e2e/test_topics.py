@@ -1,9 +1,12 @@
 """Topics by the SDK: declared, extended, deleted, published to."""
 
+import time
+
 import pytest
 
 import shardmq
 from shardmq import errors
+from tests.conftest import StartBroker
 
 from .traffic import PATIENCE_SECONDS, numbers, publish_all, until
 
@@ -207,3 +210,59 @@ def test_other_exchanges_lead_to_topics_and_dead_letters_go_there(channel: shard
     channel.exchange_delete("before")
     channel.queue_delete("dying")
     channel.topic_delete("behind")
+
+
+def test_info_tells_offsets_sizes_and_times(channel: shardmq.Channel) -> None:
+    channel.topic_declare("told", 2)
+    before_ms = time.time_ns() // 1_000_000 - 1000
+    publish_all(channel, "told-1", numbers(0, 30))
+    info = channel.topic_info("told")
+    empty, full = info["partitions"]
+    assert (empty["first"], empty["next"], empty["messages"], empty["oldest_ms"]) == (0, 0, 0, 0)
+    assert (full["first"], full["next"], full["messages"]) == (0, 30, 30)
+    assert full["bytes"] > 30
+    assert before_ms < full["oldest_ms"] <= full["newest_ms"]
+    assert info["groups"] == []
+    stream = channel.topic_info("told-1")  # a topic of one partition
+    assert [row["next"] for row in stream["partitions"]] == [30]
+    channel.topic_delete("told")
+
+
+def test_a_topic_is_there_after_a_restart(start_broker: StartBroker) -> None:
+    broker = start_broker(shards=3)
+    with shardmq.connect(broker.url) as connection:
+        channel = connection.channel()
+        channel.topic_declare("lasting", 4, retention_messages=1000)
+        channel.topic_extend("lasting", 5)
+        publish_all(channel, "", numbers(0, 500), exchange="lasting")
+        before = channel.topic_info("lasting")
+    broker.restart()
+    with shardmq.connect(broker.url) as connection:
+        channel = connection.channel()
+        assert channel.topic_info("lasting") == before
+        channel.topic_declare("lasting", 5, retention_messages=1000)
+        publish_all(channel, "", numbers(500, 600), exchange="lasting")
+        assert sorted(int(body) for part in published_parts(channel, "lasting", 5) for body in part) == list(range(600))
+
+
+def test_what_a_user_may_do_with_a_topic_is_looked_up_by_its_name(start_broker: StartBroker) -> None:
+    broker = start_broker(shards=2)
+    with shardmq.connect(broker.url) as administrator:
+        administrator.channel().topic_declare("guarded", 2)
+        administrator.user_put("reader", password="secret")
+        administrator.permission_put("reader", "/", "^mine", "^mine", "^guarded$")
+    with shardmq.connect(broker.url.replace("guest:guest", "reader:secret")) as connection:
+        channel = connection.channel()
+        assert len(channel.topic_info("guarded")["partitions"]) == 2
+        for refused in (
+            lambda: channel.topic_declare("other"),
+            lambda: channel.topic_extend("guarded", 3),
+            lambda: channel.topic_delete("guarded"),
+            lambda: channel.basic_publish("guarded", "", b""),
+            lambda: channel.topic_info("mine"),
+        ):
+            with pytest.raises(errors.AccessRefused):
+                refused()
+        channel.topic_declare("mine", 2)
+        channel.basic_publish("mine", "key", b"")
+        channel.topic_delete("mine")

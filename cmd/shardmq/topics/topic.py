@@ -24,7 +24,12 @@ COLUMNS: Final = (
     *extras("vhost", "epoch", "arguments"),
 )
 
-PARTITION_COLUMNS: Final = (*numbers("partition"), *names("queue"), *numbers("shard"))
+PARTITION_COLUMNS: Final = (
+    *numbers("partition"),
+    *names("queue"),
+    *numbers("shard", "first", "next", "messages", "bytes"),
+    *extras("oldest_ms", "newest_ms"),
+)
 
 
 @click.group()

@@ -3,19 +3,27 @@
 A topic's name is that of its exchange, and permissions are looked up by it, whatever the partition.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
+from operator import itemgetter
 from typing import Any, Final
 
 from shardmq.bus.coordinator_link import Reply
-from shardmq.definitions.rows import topic_row
-from shardmq.gateway.handlers.replies import AnswerCollector, done
+from shardmq.bus.messages.groups import InspectPartition, PartitionState
+from shardmq.definitions.rows import Row, topic_row
+from shardmq.gateway.handlers.replies import AnswerCollector, done, shaped
+from shardmq.gateway.handlers.status import ANSWER_SECONDS
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.client import Client
 from shardmq.protocol.native.operations.topics import TopicDeclare, TopicDelete, TopicExtend, TopicInfo
+from shardmq.topology.arguments import is_stream
 from shardmq.topology.commands import DeclareTopic, DeleteTopic, ExtendTopic
 from shardmq.topology.entities import Queue, Topic
 from shardmq.topology.repeats import is_repeated
 from shardmq.topology.router import ALTERNATE
+
+COUNTS: Final = ("first", "next", "messages", "bytes", "oldest_ms", "newest_ms")
+"""Columns of partitions that their shards know."""
 
 
 def topic_declare(channel: Channel, operation: TopicDeclare, reply: Reply) -> None:
@@ -69,7 +77,7 @@ def topic_extend(channel: Channel, operation: TopicExtend, reply: Reply) -> None
 
 
 def topic_info(channel: Channel, operation: TopicInfo, reply: Reply) -> None:
-    """Tell what there is of a topic.
+    """Tell what there is of a topic; a stream is a topic of one partition.
 
     Raises:
         AccessRefused: not permitted.
@@ -77,12 +85,55 @@ def topic_info(channel: Channel, operation: TopicInfo, reply: Reply) -> None:
     """
     client = channel.client
     client.permissions.check_read(operation.topic, "topic")
-    topic = client.state.topology.topic(client.vhost, operation.topic)
-    partitions = [
-        {"partition": number, "queue": queue.name, "shard": queue.shard}
-        for number, queue in enumerate(_queues_of(client, topic))
-    ]
-    reply({**topic_row(topic), "partitions": partitions})
+    topic = _topic_or_stream(client, operation.topic)
+    queues = _queues_of(client, topic)
+
+    def join(found: list[tuple[int, PartitionState]]) -> None:
+        states = dict(found)
+        rows = [partition_row(number, queue, states.get(number)) for number, queue in enumerate(queues)]
+        reply({**topic_row(topic), "partitions": rows, "groups": group_rows(states.values())})
+
+    collector = AnswerCollector(len(queues), join)
+    for number, queue in enumerate(queues):
+        take = shaped(collector.take, partial(_numbered, number))
+        client.state.links[queue.shard].ask(InspectPartition(queue.id), take, ANSWER_SECONDS)
+
+
+def _topic_or_stream(client: Client, name: str) -> Topic:
+    stream = client.state.topology.queues.get((client.vhost, name))
+    if stream is not None and is_stream(stream.arguments) and (client.vhost, name) not in client.state.topology.topics:
+        return Topic(client.vhost, name, (stream.id,), stream.arguments)
+    return client.state.topology.topic(client.vhost, name)
+
+
+def partition_row(number: int, queue: Queue, state: PartitionState | None) -> Row:
+    """The row of a partition; what its shard knows is None while the shard is away."""
+    known: Row = dict.fromkeys(COUNTS)
+    if state is not None:
+        known = {name: getattr(state, name) for name in ("first", "next", "bytes", "oldest_ms", "newest_ms")}
+        known["messages"] = state.next - state.first
+    return {"partition": number, "queue": queue.name, "shard": queue.shard, **known}
+
+
+def group_rows(states: Iterable[PartitionState]) -> list[Row]:
+    """What the groups of a topic have read, each over all partitions."""
+    rows: dict[str, Row] = {}
+    for state in states:
+        for group in state.groups:
+            row = rows.setdefault(
+                group.name, {"group": group.name, "type": "", "partitions": 0, "consumers": 0, "unacked": 0, "lag": 0}
+            )
+            if group.is_shared is not None:
+                row["type"] = "shared" if group.is_shared else "ordered"
+            row["partitions"] += 1
+            row["consumers"] += group.consumers
+            row["unacked"] += group.unacked
+            row["lag"] += state.next - max(group.offset, state.first) - group.acked_above
+    return sorted(rows.values(), key=itemgetter("group"))
+
+
+def _numbered(number: int, state: PartitionState) -> tuple[int, PartitionState]:
+    return number, state
 
 
 def _queues_of(client: Client, topic: Topic) -> list[Queue]:

@@ -69,7 +69,11 @@ class TopicRequests(ABC):
         await self._ask(topics.topic_extend(topic, partitions))
 
     async def topic_info(self, topic: str) -> dict[str, Any]:
-        """Return what there is of a topic: its arguments, and of each partition its queue and shard.
+        """Return what there is of a topic.
+
+        Returns:
+            Its `name`, `arguments` and `epoch`; of all `partitions` in order the queue, the shard, the offsets `first`
+            and `next`, messages and bytes (None while the shard is away); and of its `groups` the lag.
 
         Raises:
             NotFound: there is no such topic.
