@@ -108,6 +108,9 @@ class Routes:
         if route is not None or place in self._by_key:
             return route
         topology = self._topology
+        if key and (partition := topology.router.partition_of(vhost, exchange, key)) is not None:
+            return self.to((partition,))  # not remembered: keys may all differ, and this is found as fast
+        route = None
         if (vhost, exchange) not in topology.exchanges or not topology.router.needs_message(vhost, exchange):
             turns = topology.router.turns(vhost, exchange, key)
             if turns:

@@ -77,6 +77,16 @@ class Router:
             self._needs_message[vhost, exchange] = found
             return found
 
+    def partition_of(self, vhost: str, exchange: str, routing_key: str) -> Queue | None:
+        """The partition of a topic that messages with this key go to; None where there is more to it."""
+        matcher = self._matchers.get((vhost, exchange))
+        if not isinstance(matcher, Partition) or matcher.needs_message or matcher.takes_turns(routing_key):
+            return None
+        for partition in matcher.match(routing_key):
+            if isinstance(partition, int):
+                return self._queues[partition]
+        return None
+
     def turns(self, vhost: str, exchange: str, routing_key: str) -> int:
         """After how many turns messages with this key come to the same partitions again; 0 where they take none."""
         place = vhost, exchange, bool(routing_key)

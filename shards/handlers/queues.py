@@ -130,7 +130,8 @@ class Administration:
             text = f"{hosted.title} not empty: {hosted.queue.ready} are ready; purge it, or delete without if-empty"
             responder.refuse(ReplyCode.PRECONDITION_FAILED, text)
         else:
-            hosted.is_condemned = not hosted.is_leaving  # what comes there until all have heard goes with it
+            if not is_of_topic:  # another partition may be in use, and what came here meanwhile is not to be lost
+                hosted.is_condemned = not hosted.is_leaving  # what comes there until all have heard goes with it
             responder.answer(None)
 
     def _drop(self, responder: Responder[int], message: DropQueue) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from xxhash import xxh3_64_intdigest
 
 from shardmq.coordinator.rules.access import new_vhost
 from shardmq.coordinator.rules.changes import changes_for
@@ -25,8 +26,11 @@ from shardmq.topology.commands import (
     Command,
     DeclareExchange,
     DeclareQueue,
+    DeclareTopic,
     DeleteExchange,
     DeleteQueue,
+    DeleteTopic,
+    ExtendTopic,
     Unbind,
 )
 from shardmq.topology.entities import Binding, Exchange, Queue, User, Vhost
@@ -112,6 +116,27 @@ def test_binding_keys_are_checked_by_the_exchanges_type() -> None:
         topology.check_binding_key("/", "amq.topic", "a.*b")
 
 
+def test_topics_that_a_message_passes_take_turns_together() -> None:
+    topology = with_queues()
+    for name, partitions in (("two", 2), ("three", 3)):
+        for change in changes_for(
+            topology, DeclareTopic("/", name, partitions, {}), QueuePlacement(partitions * 10, 2)
+        ):
+            topology.apply(change)
+    topology.apply(ExchangeAdded(Exchange("/", "in", "fanout")))
+    for name in ("two", "three"):
+        topology.apply(BindingAdded(Binding("/", "in", name, "", to_exchange=True)))
+    routes = topology.router
+    assert [routes.turns("/", exchange, "") for exchange in ("two", "three", "in", "amq.topic", "")] == [2, 3, 6, 0, 0]
+    assert [routes.turns("/", exchange, "key") for exchange in ("two", "in")] == [0, 0]
+    found = [names(routes.route_message("/", "in", ("",), None, turn)) for turn in range(6)]
+    assert len({tuple(sorted(each)) for each in found}) == 6
+    assert all(len(each) == 2 for each in found)
+    partition = routes.partition_of("/", "three", "key")
+    assert routes.route("/", "three", "key") == (partition,)
+    assert routes.partition_of("/", "three", "") is routes.partition_of("/", "in", "key") is None
+
+
 def test_virtual_hosts_are_apart() -> None:
     topology = with_queues("a")
     topology.apply(VhostPut(Vhost("other")))
@@ -133,6 +158,7 @@ def test_loading_a_snapshot_forgets_what_was_there() -> None:
     assert replica.router.route("/", "", "b") == ()
 
 
+TOPIC = st.sampled_from(["e", "t"])
 NAME = st.sampled_from(["a", "b"])
 EXCHANGE = st.sampled_from(["e", "f", "amq.topic", ""])
 KEY = st.sampled_from(["k", "k.*", "#"])
@@ -144,6 +170,11 @@ COMMANDS: st.SearchStrategy[Command] = st.one_of(
     st.builds(DeleteExchange, st.just("/"), EXCHANGE),
     st.builds(DeclareQueue, st.just("/"), NAME, st.booleans(), st.just({})),
     st.builds(DeleteQueue, st.just("/"), NAME),
+    st.builds(DeclareTopic, st.just("/"), TOPIC, st.integers(1, 3), st.just({})),
+    st.builds(ExtendTopic, st.just("/"), TOPIC, st.integers(1, 5)),
+    st.builds(DeleteTopic, st.just("/"), TOPIC),
+    st.builds(DeclareQueue, st.just("/"), st.just("e-2"), st.just(True), st.just({"x-queue-type": "stream"})),
+    st.builds(DeleteQueue, st.just("/"), st.sampled_from(["e-0", "e-2"])),
     st.builds(Bind, st.just("/"), EXCHANGE, NAME, KEY, ARGUMENTS),
     st.builds(Unbind, st.just("/"), EXCHANGE, NAME, KEY, ARGUMENTS),
 )
@@ -151,6 +182,11 @@ COMMANDS: st.SearchStrategy[Command] = st.one_of(
 
 def expected(topology: Topology, exchange: str, key: str) -> set[str]:
     """Routes from the bare lists, for the keys used here."""
+    topic = topology.topics.get(("/", exchange))
+    if topic is not None:
+        partition = topology.queue_by_id(topic.partitions[xxh3_64_intdigest(key.encode()) % len(topic.partitions)])
+        assert partition is not None
+        return {partition.name}
     found = set()
     for binding in topology.bindings.values():
         if binding.exchange == exchange and (
@@ -160,6 +196,22 @@ def expected(topology: Topology, exchange: str, key: str) -> set[str]:
         ):
             found.add(binding.destination)
     return found
+
+
+def check_topics(topology: Topology) -> None:
+    """Topics are whole, and every queue knows whether it is a partition."""
+    partitions = {}
+    for (_, name), topic in topology.topics.items():
+        for number, queue_id in enumerate(topic.partitions):
+            queue = topology.queue("/", f"{name}-{number}")
+            assert (queue.id, queue.durable, queue.arguments["x-topic"]) == (queue_id, True, name)
+            (binding,) = [each for each in topology.bindings_of_queue("/", queue.name) if each.exchange == name]
+            assert binding.key == str(number)
+            partitions[queue_id] = topic
+        assert topology.exchange("/", name).type == "x-partition"
+        assert topology.binding_count("/", name) == len(topic.partitions)
+    for queue in topology.queues.values():
+        assert topology.topic_of(queue.id) is partitions.get(queue.id)
 
 
 @given(st.lists(COMMANDS, max_size=40))
@@ -178,6 +230,7 @@ def test_replicas_follow_and_bindings_have_both_ends(commands: list[Command]) ->
         for binding in topology.bindings.values():
             assert ("/", binding.exchange) in topology.exchanges
             assert ("/", binding.destination) in topology.queues
+        check_topics(topology)
         fresh: Any = Topology()
         fresh.load(topology.snapshot())
         assert replica.snapshot() == topology.snapshot()

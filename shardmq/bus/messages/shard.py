@@ -222,8 +222,8 @@ class Renew(BusMessage, frozen=True, tag=33):
 class PrepareDelete(Request[None], frozen=True, tag=35):
     """Prepare to delete a queue, if it has no consumers (`if_unused`) and no ready messages (`if_empty`).
 
-    Answered by nil, and from then on the queue takes no messages until it is dropped or assigned again; refused (406)
-    where it is in use or not empty.
+    Answered by nil, and from then on the queue takes no messages until it is dropped or assigned again; but a topic's
+    partition does. Refused (406) where it is in use or not empty.
     """
 
     queue: int

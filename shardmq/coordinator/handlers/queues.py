@@ -92,7 +92,8 @@ class QueueSteps:
     def prepare_delete(self, pending: PendingCommand, command: DeleteQueue | DeleteTopic) -> None:
         """Ask the shards of queues whether these are unused or empty.
 
-        From the answer on a queue takes no messages, so that this still holds when the rules are asked again.
+        From the answer on a queue takes no messages, so that this still holds when the rules are asked again. A
+        partition does: some of a topic may agree, and another may not.
         """
         topology, vhost = self._topology, command.vhost
         if isinstance(command, DeleteTopic):
