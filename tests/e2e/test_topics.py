@@ -1,11 +1,13 @@
 """Topics by the SDK: declared, extended, deleted, published to."""
 
+import asyncio
 import time
 
 import pytest
 
 import shardmq
-from shardmq import errors
+from shardmq import aio, errors
+from shardmq.cmd.run.broker import Broker
 from tests.conftest import StartBroker
 
 from .traffic import PATIENCE_SECONDS, numbers, publish_all, until
@@ -266,3 +268,34 @@ def test_what_a_user_may_do_with_a_topic_is_looked_up_by_its_name(start_broker: 
         channel.topic_declare("mine", 2)
         channel.basic_publish("mine", "key", b"")
         channel.topic_delete("mine")
+
+
+def test_the_oldest_messages_go_when_a_partition_has_too_many(channel: shardmq.Channel) -> None:
+    channel.topic_declare("short", 1, retention_messages=1000)
+    for first in range(0, 12_000, 3000):
+        bodies = [b"%06d" % number + bytes(1000) for number in range(first, first + 3000)]
+        publish_all(channel, "", bodies, exchange="short")
+    (kept,) = until(
+        lambda: [row for row in channel.topic_info("short")["partitions"] if row["first"] >= 9000], "retention"
+    )
+    assert kept["next"] == 12_000
+    assert 1000 <= kept["messages"] <= 3000  # whole segments go
+    assert int(partition(channel, "short-0")[0][:6]) == kept["first"]
+    channel.topic_delete("short")
+
+
+def test_asyncio_has_topics_too(broker: Broker) -> None:
+    async def run() -> None:
+        async with await aio.connect(broker.url) as connection:
+            channel = await connection.channel()
+            await channel.topic_declare("looped", 2, partitioner="round-robin", retention_bytes=10**9)
+            for number in range(10):
+                await channel.basic_publish("looped", "key", b"%d" % number)
+            await channel.topic_extend("looped", 3)
+            info = await channel.topic_info("looped")
+            assert [row["messages"] for row in info["partitions"]] == [5, 5, 0]
+            with pytest.raises(errors.PreconditionFailed):
+                await channel.topic_declare("looped", 2)
+            await channel.topic_delete("looped")
+
+    asyncio.run(run())

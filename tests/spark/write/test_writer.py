@@ -136,6 +136,20 @@ def test_rows_of_a_key_keep_their_order(
     assert [int(message.body) for message in take(channel, queue)] == list(range(0, 12_000, 2))
 
 
+def test_rows_go_to_the_partitions_of_a_topic_by_their_keys_or_in_turns(
+    spark: SparkSession, broker: Broker, channel: shardmq.Channel
+) -> None:
+    channel.topic_declare("rows", 4)
+    frame = spark.range(1000).selectExpr("cast(id as string) as value", "concat('key ', id % 10) as routing_key")
+    write(frame, broker, exchange="rows")
+    keyed = [row["messages"] for row in channel.topic_info("rows")["partitions"]]
+    assert sum(keyed) == 1000
+    assert all(messages % 100 == 0 for messages in keyed)  # all of a key, or none
+    write(frame.drop("routing_key"), broker, exchange="rows")
+    assert sum(row["messages"] for row in channel.topic_info("rows")["partitions"]) == 2000
+    channel.topic_delete("rows")
+
+
 @pytest.mark.parametrize("partitions", [0, 1, 5])
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
 def test_empty_frames_and_partitions_are_published(
