@@ -290,7 +290,7 @@ class ShardLoop:
             if due_ms is not None and (hosted.expiry_at is None or due_ms < hosted.expiry_at):
                 hosted.expiry_at = due_ms
                 state.schedule.at(due_ms, partial(self._expire, queue.id, due_ms))
-            if hosted.has_letters:
+            if queue.outbox is not None or (hosted.readers is not None and hosted.readers.partition.letters):
                 self._dead_letters.look(hosted)
         self._pulls.look()
         state.active.clear()

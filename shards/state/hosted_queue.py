@@ -114,12 +114,6 @@ class HostedQueue:
         if cursor is not None:
             cursor.close()
 
-    @property
-    def has_letters(self) -> bool:
-        """Return whether there may be dead letters to take."""
-        queue = self.queue
-        return bool(queue.letters) if isinstance(queue, Partition) else queue.outbox is not None
-
     def mark_exactly(self) -> None:
         """Write down exactly what was delivered, at a clean stop."""
         self.queue.mark_exactly()
