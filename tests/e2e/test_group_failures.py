@@ -1,0 +1,98 @@
+"""What members of groups return, reject and hold for too long, by real processes."""
+
+import shardmq
+from shardmq.cmd.run.broker import Broker
+
+SHARED = {"x-group": "workers", "x-group-type": "shared", "x-stream-offset": "first"}
+
+
+def topic(channel: shardmq.Channel, name: str, count: int) -> None:
+    """A topic of one partition with so many messages."""
+    channel.topic_declare(name, 1)
+    with channel.publisher() as publisher:
+        for number in range(count):
+            publisher.publish(name, "key", b"%d" % number)
+
+
+def bodies(channel: shardmq.Channel, queue: str, count: int) -> list[int]:
+    """The next messages of a queue or stream, acknowledged."""
+    found = []
+    arguments = {"x-stream-offset": "first"}
+    for message in channel.consume(queue, prefetch=10, arguments=arguments, inactivity_timeout=30):
+        found.append(int(message.body))
+        message.ack()
+        if len(found) == count:
+            break
+    return found
+
+
+def test_a_message_that_fails_too_often_goes_to_a_dead_letter_topic(channel: shardmq.Channel) -> None:
+    topic(channel, "jobs", 5)
+    channel.topic_declare("failed-jobs", 1)
+    arguments = {**SHARED, "x-delivery-limit": 2, "x-dead-letter-exchange": "failed-jobs"}
+    tries: dict[int, int] = {}
+    for message in channel.consume("jobs", prefetch=2, arguments=arguments, inactivity_timeout=30):
+        number = int(message.body)
+        tries[number] = tries.get(number, 0) + 1
+        assert message.redelivered is (tries[number] > 1)
+        if number == 2:
+            message.nack(delay_ms=20 if tries[number] == 1 else 0)
+        else:
+            message.ack()
+        if sum(tries.values()) == 7:
+            break
+    assert tries == {0: 1, 1: 1, 2: 3, 3: 1, 4: 1}
+    assert bodies(channel, "failed-jobs-0", 1) == [2]
+    assert bodies(channel, "jobs-0", 5) == list(range(5)), "a dead letter left its topic"
+
+
+def test_groups_dead_letters_of_the_same_message_all_arrive(channel: shardmq.Channel) -> None:
+    topic(channel, "twice-bad", 3)
+    channel.queue_declare("graveyard", durable=True)
+    for group in ("one", "other"):
+        arguments = {
+            **SHARED,
+            "x-group": group,
+            "x-dead-letter-exchange": "",
+            "x-dead-letter-routing-key": "graveyard",
+        }
+        for message in channel.consume("twice-bad", prefetch=1, arguments=arguments, inactivity_timeout=30):
+            message.nack(requeue=False)
+            if int(message.body) == 2:
+                break
+    found = []
+    for message in channel.consume("graveyard", inactivity_timeout=30):
+        (death,) = (message.properties.headers or {})["x-death"]
+        assert (death["queue"], death["reason"], death["count"]) == ("twice-bad-0", "rejected", 1)
+        found.append(int(message.body))
+        message.ack()
+        if len(found) == 6:
+            break
+    assert sorted(found) == [0, 0, 1, 1, 2, 2]
+
+
+def test_an_ordered_group_waits_for_what_is_returned_with_a_delay(channel: shardmq.Channel) -> None:
+    topic(channel, "in-order", 4)
+    order = []
+    arguments = {"x-group": "strict", "x-stream-offset": "first"}
+    for message in channel.consume("in-order", prefetch=1, arguments=arguments, inactivity_timeout=30):
+        order.append(int(message.body))
+        if order == [0, 1]:
+            message.nack(delay_ms=50)
+        else:
+            message.ack()
+        if len(order) == 5:
+            break
+    assert order == [0, 1, 1, 2, 3]
+
+
+def test_a_lease_that_runs_out_gives_the_message_to_another_member(broker: Broker, channel: shardmq.Channel) -> None:
+    topic(channel, "leased", 1)
+    arguments = {**SHARED, "x-consumer-timeout": 100}
+    slow = iter(channel.consume("leased", prefetch=1, arguments=arguments, inactivity_timeout=30))
+    assert int(next(slow).body) == 0
+    with shardmq.connect(broker.url) as connection:
+        for message in connection.channel().consume("leased", prefetch=1, arguments=arguments, inactivity_timeout=30):
+            assert message.redelivered
+            message.ack()
+            break
