@@ -101,6 +101,8 @@ class DeadLetterSender:
                 self._post(key, hosted, dead_letter)
             if outbox.waiting:
                 self._waiting[key] = hosted
+            elif not dead:
+                hosted.close_group(key[1])  # retention has dropped them
 
     def _post(self, key: Key, hosted: HostedQueue, dead: Dead) -> None:
         """Hand messages that died together to the next gateway."""

@@ -67,7 +67,6 @@ class GroupDeliveries:
         delays: those of them that were returned with a delay, in the order they are due.
         letters: those of them that have died; None where the group has no dead-letter exchange.
         expected_ms: when it is looked whether the first delay is over; None where it is not.
-        settled: how many messages were settled since the deliveries began.
     """
 
     __slots__ = (

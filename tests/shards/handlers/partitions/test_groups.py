@@ -364,3 +364,23 @@ def test_a_group_with_too_many_gaps_waits_until_some_are_closed(shard: Inside, m
     assert (found.offset, found.unacked, found.acked_above) == (0, 3, 3)
     shard.send(Ack(1, [(0, 1), (2, 3)]))
     assert got(shard, 1, 3) == [6, 7, 8]
+
+
+def test_a_group_goes_on_behind_what_retention_dropped_and_says_how_much_that_was(shard: Inside) -> None:
+    shard.assign(Queue("/", "short", 3, 0, arguments={"x-queue-type": "stream", "x-max-length-bytes": 1}))
+    asleep, slow = reading("asleep"), reading("slow")
+    join_short = Consume(8, 3, 2, False, DELIVERY_WINDOW_BYTES, group=slow)
+    shard.publish(Publish((3,), run_of(0, 4)))
+    shard.ask(Call(5, join_short))
+    shard.ask(Call(6, Consume(7, 3, 2, False, DELIVERY_WINDOW_BYTES, group=asleep)))
+    assert got(shard, 8, 2) == [0, 1]
+    shard.send(Release(7))
+    for first in (4, 8):
+        shard.publish(Publish((3,), run_of(first, 4)))
+    found = {each[0]: each for each in shard.ask(Call(9, InspectPartition(3)))[5]}
+    assert found["asleep"][2] == 8
+    assert found["asleep"][10] == 8
+    shard.send(Ack(8, [(0, 2)]))
+    assert got(shard, 8, 2) == [8, 9]
+    found = {each[0]: each for each in shard.ask(Call(9, InspectPartition(3)))[5]}
+    assert (found["slow"][2], found["slow"][10]) == (8, 6)
