@@ -62,6 +62,7 @@ def test_within_and_gaps_part_a_range_in_two(steps: list[tuple[str, int, int]], 
     outside = [number for first, last in ranges.gaps(start, end) for number in range(first, last)]
     assert inside == sorted(members(ranges) & set(range(start, end)))
     assert sorted(inside + outside) == list(range(start, end))
+    assert ranges.between() == (ranges.gaps(ranges.first()[0], ranges.end) if ranges else [])
 
 
 spans = (

@@ -24,9 +24,9 @@ from shardmq.shards.topics.group_letters import GroupLetters, new_producer
 from shardmq.shards.topics.partition import Partition
 from shardmq.shards.topics.tag_filter import TagFilter
 
-RANGES_MAX: Final = 16_384
+RANGES_MAX: Final = 8192
 """Ranges of messages that are delivered and not settled, returned or delayed. With more, fresh messages wait until
-some are settled: a cursor's row and memory stay below a megabyte whatever members leave unacknowledged."""
+some are settled: a cursor's row is written in some milliseconds, whatever members leave unacknowledged."""
 
 RETURNED_AT_ONCE: Final = 256
 """Ranges of returned messages that are looked at for one delivery."""
@@ -153,9 +153,15 @@ class GroupDeliveries:
 
     def acked_above(self) -> Ranges:
         """Return what is acknowledged above the floor."""
-        acked = self.unsettled.gaps(self.floor, self._fresh.offset)
+        unsettled, offset = self.unsettled, self._fresh.offset
+        if unsettled.end > offset:
+            acked = unsettled.gaps(self.floor, offset)
+        else:
+            acked = unsettled.between()
+            if unsettled and unsettled.end < offset:
+                acked.append((unsettled.end, offset))
         for passed in self._fresh.passed or ():
-            for start, end in self.unsettled.gaps(*passed):
+            for start, end in unsettled.gaps(*passed):
                 if acked and acked[-1][1] == start:
                     start = acked.pop()[0]
                 acked.append((start, end))
