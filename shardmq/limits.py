@@ -94,6 +94,9 @@ PULL_WAIT_MS_MAX: Final = 60_000
 PULLS_MAX: Final = 1024
 """Pulls of one channel that are not answered yet."""
 
+OFFSETS_FROM: Final = 2**62
+"""An attempt of a transaction numbers the offsets that it commits from here on, above all its messages."""
+
 HANDSHAKE_SECONDS: Final = 10.0
 """From accept to an open connection; RabbitMQ's `handshake_timeout`."""
 

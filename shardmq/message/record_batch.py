@@ -13,6 +13,10 @@ AMQP: Final = 4
 """Flag of a batch: its records have AMQP 0-9-1 property lists, byte for byte as an AMQP client sent them: msgpack [list
 as bin, body as bin]. Only gateways read and write such records; native clients never see them."""
 
+OFFSETS: Final = 16
+"""Flag of a staged batch that is no message: where its transaction is committed, group `routing_key` reads on at offset
+`serial`, as its member of epoch `origin` says."""
+
 DECIMAL: Final = 1
 """Extension type of decimals in headers, which msgpack does not have. The data are their text, such as "12.50"."""
 

@@ -6,7 +6,9 @@ from typing import Final
 
 from shardmq.bus.listener import Responder
 from shardmq.errors import ReplyCode
+from shardmq.message.record_batch import OFFSETS
 from shardmq.shards.handlers.delays import DelayedMessages
+from shardmq.shards.handlers.partitions.groups import Groups
 from shardmq.shards.segments.shared_batch import SharedBatch
 from shardmq.shards.state.attempts import StagedAttempt
 from shardmq.shards.state.shard import ShardState
@@ -64,13 +66,15 @@ class Decisions:
         state: the queues.
         delays: for what joins them later.
         attempts: what is staged; attempts of which nothing is left are removed.
+        groups: whose offsets transactions commit.
     """
 
-    def __init__(self, state: ShardState, delays: DelayedMessages, attempts: Attempts) -> None:
+    def __init__(self, state: ShardState, delays: DelayedMessages, attempts: Attempts, groups: Groups) -> None:
         self._state = state
         self._store, self._buffer = state.store, state.buffer
         self._delays = delays
         self._attempts = attempts
+        self._groups = groups
         self._concluding: dict[int, Conclusion] = {}
         self._stuck: dict[int, Conclusion] = {}  # all was done that can be
         self._is_held = False  # all of these wait for room on the disk
@@ -188,7 +192,10 @@ class Decisions:
                 if number in state.quarantine:
                     left.append(number)
                 continue
-            if staged.delay_ms:
+            if batch.flags & OFFSETS:
+                self._groups.commit(hosted, batch.routing_key, batch.serial, batch.origin)
+                state.active[number] = hosted
+            elif staged.delay_ms:
                 self._delays.delay(hosted, batch, now_ms + staged.delay_ms)
             else:
                 self._delays.publish(hosted, batch, now_ms)
@@ -231,6 +238,7 @@ class Decisions:
     def _finish(self, conclusion: Conclusion) -> None:
         """Forget a transaction of which nothing is left; those who wait are answered once that is on disk."""
         del self._attempts[conclusion.transaction]
+        self._groups.staged.ended(conclusion.transaction)
         self._state.quarantine.let_go(conclusion.transaction)
         self._buffer.conclude(conclusion.transaction, None, None)
         for responder in conclusion.asked:

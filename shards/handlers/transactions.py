@@ -12,17 +12,21 @@ damaged later, and what is for a queue out of service, stays staged; the rest jo
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from shardmq.bus.listener import Responder
+from shardmq.bus.messages.groups import StageOffset
 from shardmq.bus.messages.shard import Publish, PublishRefusal
 from shardmq.bus.messages.transactions import FollowDecision, Prepare, Seal
-from shardmq.errors import ReplyCode, RowDamaged
+from shardmq.errors import ReplyCode, RequestError, RowDamaged
+from shardmq.limits import OFFSETS_FROM
 from shardmq.ranges import RangeSet
 from shardmq.shards.handlers.decisions import READ_BYTES, Attempts, Decisions
 from shardmq.shards.handlers.delays import DelayedMessages
+from shardmq.shards.handlers.partitions.groups import Groups
+from shardmq.shards.handlers.partitions.staged_offsets import StagedOffset
 from shardmq.shards.state.attempts import StagedAttempt
 from shardmq.shards.state.shard import ShardState
 from shardmq.shards.storage.entries import Sealed, Staged, StagedPlace
@@ -30,6 +34,9 @@ from shardmq.shards.storage.recovery import StoredState
 
 CHECK_BYTES: Final = 32 << 20
 """About what one pass reads of what is to be committed, to see that it is what was written: some 10 ms."""
+
+ALL_BYTES: Final = 1 << 62
+"""More than is staged."""
 
 NOT_SEALED: Final = -1
 """The answer to a Prepare for an attempt that may still take something."""
@@ -60,17 +67,20 @@ class Transactions:
     Args:
         state: the queues.
         delays: for what joins them later.
+        groups: whose offsets transactions commit.
     """
 
-    def __init__(self, state: ShardState, delays: DelayedMessages) -> None:
+    def __init__(self, state: ShardState, delays: DelayedMessages, groups: Groups) -> None:
         self._state = state
         self._store, self._buffer = state.store, state.buffer
         self._attempts: Attempts = {}
         self._wide: dict[StagedAttempt, None] = {}
         self._ended = RangeSet()
-        self._decisions = Decisions(state, delays, self._attempts)
+        self._groups = groups
+        self._decisions = Decisions(state, delays, self._attempts, groups)
         self._checking: deque[_Check] = deque()
         self.handlers: dict[type, Callable[[Any, Any], None]] = {
+            StageOffset: self._stage_offset,
             Seal: self._seal,
             Prepare: self._prepare,
             FollowDecision: self._conclude,
@@ -78,19 +88,33 @@ class Transactions:
 
     def load(self, contents: StoredState) -> None:
         """At start: take over what was staged, and go on with what is decided."""
+        with_offsets: dict[tuple[int, int], None] = {}
         for place in self._store.staging.all():
+            if place.sequence >= OFFSETS_FROM:
+                with_offsets[place.transaction, place.attempt] = None
             attempt = self._attempt(place.transaction, place.attempt)
             attempt.add(place)
             if attempt.is_wide:
                 attempt.narrow()
         for transaction, number in contents.sealed:
             self._attempt(transaction, number).is_sealed = True
+        self._load_offsets(with_offsets)
         self._ended = RangeSet(contents.ended)
         for transaction in dict.fromkeys([*contents.concluding, *self._attempts]):
             if transaction in self._ended:
                 here = self._attempts.setdefault(transaction, {})
                 attempts = [number for number in contents.concluding.get(transaction, ()) if number in here]
                 self._decisions.begin(transaction, attempts)
+
+    def _load_offsets(self, attempts: Iterable[tuple[int, int]]) -> None:
+        """At start: take over the offsets that these attempts, of which each is (transaction, number), have staged."""
+        offsets = self._groups.staged
+        for transaction, number in attempts:
+            for staged in self._store.staging.batches(transaction, number, OFFSETS_FROM, ALL_BYTES):
+                if isinstance(staged, Staged):
+                    offsets.add(transaction, StagedOffset.of(number, staged.queues[0], staged.batch))
+            if self._attempts[transaction][number].is_sealed:
+                offsets.restored(transaction, [number])
 
     def table(self) -> list[dict[str, Any]]:
         """Return what is staged of each transaction, as `shardmq status` shows it."""
@@ -143,6 +167,26 @@ class Transactions:
             self._wide[attempt] = None
         return None
 
+    def _stage_offset(self, responder: Responder[None], message: StageOffset) -> None:
+        """Stage the commit of a group's offset."""
+        hosted = self._state.found(responder, message.queue)
+        if hosted is None:
+            return
+        staged = StagedOffset(message.attempt, message.queue, message.group, message.offset, message.epoch)
+        batch = staged.as_batch(self._state.schedule.now_ms)
+        try:
+            self._groups.check_commit(hosted, message)
+        except RequestError as refused:
+            responder.refuse(refused.code, refused.text)
+            return
+        publish = Publish((message.queue,), batch, message.attempt, message.sequence, 0, message.transaction)
+        refusal = self.stage(0, publish)
+        if refusal is not None:
+            responder.refuse(refusal.code, refusal.text)
+            return
+        self._groups.staged.add(message.transaction, staged)
+        responder.answer(None)
+
     def _attempt(self, transaction: int, number: int) -> StagedAttempt:
         here = self._attempts.setdefault(transaction, {})
         attempt = here.get(number)
@@ -165,6 +209,10 @@ class Transactions:
 
     def _prepare(self, responder: Responder[list[int]], message: Prepare) -> None:
         if self._is_over(responder, message):
+            return
+        why = self._groups.staged.prepare(message.transaction, message.attempts)
+        if why is not None:
+            responder.refuse(ReplyCode.PRECONDITION_FAILED, why)
             return
         here = self._attempts.get(message.transaction, {})
         attempts = [here.get(number) for number in message.attempts]

@@ -13,6 +13,7 @@ from shardmq.bus.messages.groups import (
     InspectPartition,
     PartitionState,
     ResetGroup,
+    StageOffset,
 )
 from shardmq.bus.messages.streams import Reading
 from shardmq.errors import InvalidRequest, NotFound, PreconditionFailed, RequestError
@@ -20,6 +21,7 @@ from shardmq.gateway.handlers.topics.partitions import no_partition, partitions_
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.client import Client
 from shardmq.protocol.native.operations.offsets import GroupCommit, GroupDelete, GroupOffsets, GroupReset
+from shardmq.protocol.native.operations.transaction import TransactionOffsets
 from shardmq.topology.entities import Queue, check_name
 
 Place = tuple[int, Queue]
@@ -152,7 +154,38 @@ def list_groups(client: Client, reply: Reply) -> None:
     _ask_all(client, places, lambda place: InspectPartition(place[1].id), join, reply)
 
 
-def _epoch(channel: Channel, operation: GroupCommit, number: int) -> int:
+def transaction_offsets(channel: Channel, operation: TransactionOffsets, reply: Reply) -> None:
+    """Stage the commit of a group's offsets.
+
+    Raises:
+        AccessRefused: not permitted, or somebody else began the transaction.
+        NotFound: no such topic, or partition.
+        PreconditionFailed: the transaction is over, or never was.
+        InvalidRequest: the group's name is not valid, or a partition is named twice.
+        Unavailable: the transaction is not known here, and the coordinator is away.
+    """
+    client, group = channel.client, operation.group
+    client.check_transaction(operation.number)
+    check_name("group", group)
+    queues = partitions_read(client, operation.topic)
+    numbers = [number for number, _ in operation.offsets]
+    offsets = dict(operation.offsets)
+    if len(offsets) < len(numbers):
+        raise InvalidRequest(f"a commit of group '{group}' names a partition more than once; each has one offset")
+    places = _places(client, operation.topic, queues, numbers)
+    sequences = {number: operation.sequence + place for place, number in enumerate(numbers)}
+
+    def question(place: Place) -> StageOffset:
+        number, queue = place
+        epoch = _epoch(channel, operation, number)
+        sequence = sequences[number]
+        transaction, attempt = operation.number, operation.attempt
+        return StageOffset(transaction, attempt, sequence, queue.id, group, offsets[number], epoch)
+
+    _ask_all(client, places, question, lambda _: reply(None), reply)
+
+
+def _epoch(channel: Channel, operation: GroupCommit | TransactionOffsets, number: int) -> int:
     """Return under which epoch a member on this channel has a partition; 0 where none does."""
     members = channel.consumers.groups
     epoch = None if members is None else members.epoch_of(operation.topic, operation.group, number)
@@ -280,4 +313,5 @@ REQUESTS: Final[dict[type[Any], Any]] = {
     GroupOffsets: group_offsets,
     GroupReset: group_reset,
     GroupDelete: group_delete,
+    TransactionOffsets: transaction_offsets,
 }

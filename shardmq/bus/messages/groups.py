@@ -138,3 +138,28 @@ class InspectPartition(Request[PartitionState], frozen=True, tag=103):
     """Look at a partition and its groups. Refused (406) where the queue is no stream."""
 
     queue: int
+
+
+class StageOffset(Request[None], frozen=True, tag=111):
+    """Stage a commit of a group's offset: it takes effect if its transaction is committed. Answered once on disk.
+
+    Refused (406) as CommitOffset is, also when the transaction is to be committed. From then on nobody is given the
+    partition for the group, until the decision is carried out.
+
+    Attributes:
+        transaction: its number.
+        attempt: of the transaction.
+        sequence: the attempt's number of it, OFFSETS_FROM or above; staging it twice has the effect of once.
+        queue: id of the partition's queue.
+        group: its name.
+        offset: of the message the group reads next.
+        epoch: of the member that commits; 0 for nobody.
+    """
+
+    transaction: int
+    attempt: int
+    sequence: int
+    queue: int
+    group: str
+    offset: int
+    epoch: int

@@ -7,7 +7,14 @@ import msgspec
 from shardmq.bus.messages.base import Answer, BusMessage, Call, Inspect, Refusal, Request
 from shardmq.bus.messages.dead_letters import DeadLetter, DeadLetterAccepted, DeadLetterRefused, Gone
 from shardmq.bus.messages.deliveries import CommonDelivery, CommonForgotten, DeliveredPart
-from shardmq.bus.messages.groups import CommitOffset, DropGroup, GroupReading, InspectPartition, ResetGroup
+from shardmq.bus.messages.groups import (
+    CommitOffset,
+    DropGroup,
+    GroupReading,
+    InspectPartition,
+    ResetGroup,
+    StageOffset,
+)
 from shardmq.bus.messages.reads import EndReservation, Peek, Pull, Read, Reserve, Slices
 from shardmq.bus.messages.stores import Copy, Copying, Enroll, Expel, Hold, Identity
 from shardmq.bus.messages.streams import Reading
@@ -333,6 +340,7 @@ ShardRequest = (
     | Hold
     | Copy
     | CommitOffset
+    | StageOffset
     | ResetGroup
     | DropGroup
     | InspectPartition

@@ -14,7 +14,7 @@ from shardmq.client.api.topics import GroupOptions
 from shardmq.client.core.membership import Change, Membership, Revoked
 from shardmq.client.core.requests import consuming, groups
 from shardmq.client.core.requests.request import Request
-from shardmq.errors import ChannelError, ConnectionFault, NotFound
+from shardmq.errors import ChannelError, ConnectionFault, InvalidRequest, NotFound, PreconditionFailed
 
 T = TypeVar("T")
 
@@ -46,6 +46,7 @@ class GroupConsumer:
         self._consumers = consumers
         self._ask = ask
         self._pull = options.get("pull", PULL_COUNT)
+        self._is_shared = options.get("shared", False)
         self._commits = options.get("auto_commit", True)
         self._seconds = options.get("inactivity_timeout")
         self._on_assigned = options.get("on_assigned")
@@ -149,6 +150,40 @@ class GroupConsumer:
         except (ChannelError, ConnectionFault, NotFound):
             settler.forget_prefetch(self._tag)
 
+    def _to_commit(self) -> tuple[dict[int, int], list[tuple[int, int]]]:
+        """What a transaction is to commit: offsets by partition, and the delivery tags below them.
+
+        Raises:
+            InvalidRequest: it acknowledges by itself, or its group is shared.
+            PreconditionFailed: partitions were taken whose messages it has handed out.
+        """
+        if self._commits or self._is_shared:
+            raise InvalidRequest(
+                f"a transaction commits offsets of ordered groups, for consumers with auto_commit=False; group "
+                f"'{self._group}' of topic '{self._topic}' is {'shared' if self._is_shared else 'committed by itself'}"
+            )
+        self._check_kept()
+        member = self._member
+        if member.repeated:
+            raise PreconditionFailed(
+                f"messages of partitions {sorted(member.repeated)} of topic '{self._topic}' came twice, as a shard was "
+                "away: abort the transaction, and join again"
+            )
+        member.is_transactional = True
+        return dict(self._member.read), self._member.handed_out.held()
+
+    def _check_kept(self) -> None:
+        """Make sure that the consumer has the partitions that it has read.
+
+        Raises:
+            PreconditionFailed: some were taken, or the connection was lost.
+        """
+        if self._member.abandoned or self._member.has_lost():
+            raise PreconditionFailed(
+                f"partitions of topic '{self._topic}' were taken from this consumer before what it had read was "
+                "committed: abort the transaction, and join again"
+            )
+
     def _handled(self) -> None:
         """Acknowledge what the program got before it came back for more."""
         if self._commits:
@@ -186,6 +221,7 @@ class GroupConsumer:
             if self._on_revoked is not None and change.partitions:
                 await _called(self._on_revoked(change.partitions, change.is_lost))
         finally:
+            self._member.abandon(change.partitions or [])
             if not change.is_lost:
                 self._consumers.let_go(self._tag, change.partitions or [])
 

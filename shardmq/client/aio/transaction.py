@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from shardmq.client.aio.groups import GroupConsumer
 from shardmq.client.aio.publisher import Publisher
 from shardmq.client.aio.transport import Transport
 from shardmq.client.api.results import Sealed
@@ -12,6 +13,7 @@ from shardmq.client.core.channel import ChannelCore
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.requests.request import Request
 from shardmq.client.core.transaction import Asking, Flush, Step, Steps, TransactionCore
+from shardmq.errors import PreconditionFailed
 from shardmq.message.properties import Properties
 
 T = TypeVar("T")
@@ -48,6 +50,7 @@ class Transaction:
         self._transport = transport
         self._ask = ask
         self._core = TransactionCore(core, channel, name, timeout_ms, seconds, self._resend_in)
+        self._consumed: list[tuple[GroupConsumer, dict[int, int], list[tuple[int, int]]]] = []
         self._publisher = Publisher.__new__(Publisher)
         self._publisher._set_up(
             core, transport, channel, window, seconds, 0, has_return_hook, _no_matter, self._core.publish
@@ -64,6 +67,8 @@ class Transaction:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self._carry_out(self._core.leave(error))
+        if self._core.is_committed:
+            self._settle()
 
     def __repr__(self) -> str:
         return f"<aio Transaction '{self.name}', number {self.number}, {self._core.state.name.lower()}>"
@@ -153,6 +158,32 @@ class Transaction:
         else:
             self._core.check_taking()
 
+    async def commit_offsets(self, consumer: GroupConsumer) -> None:
+        """Commit with this transaction what a consumer has handed out: all of it takes effect, or nothing.
+
+        So a program that consumes, transforms and publishes does so exactly once: where it fails in between, what it
+        read comes again, and nothing that it published appears. If any of it fails, close the consumer and join again.
+
+        Args:
+            consumer: of an ordered group, on the transaction's channel, made with `auto_commit=False`. What it has
+                handed out so far counts as handled, and need not be acked.
+
+        Raises:
+            PreconditionFailed: a partition was given to another member: the transaction cannot be committed any more.
+            InvalidRequest: the consumer acknowledges by itself, or its group is shared.
+            Timeout, Unavailable: the broker cannot do it now.
+        """
+        self._core.check_taking()
+        offsets, tags = consumer._to_commit()
+        if offsets and self._core.is_taking:
+            await self._carry_out(self._core.stage_offsets((consumer.topic, consumer.group), offsets))
+            try:
+                consumer._check_kept()  # else another member of this channel may have staged it
+            except PreconditionFailed as lost:
+                self._core.fail(lost)
+                raise
+            self._consumed.append((consumer, offsets, tags))
+
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until all that was published is staged; `seal` and `commit` do.
 
@@ -197,7 +228,9 @@ class Transaction:
                 told by beginning it again.
             ShardmqError: what `seal` raises, for what was published here.
         """
-        return await self._carry_out(self._core.commit(sealed, timeout))
+        is_visible = await self._carry_out(self._core.commit(sealed, timeout))
+        self._settle()
+        return is_visible
 
     async def abort(self) -> None:
         """Abort: nothing that anybody published there appears. Does nothing where it was aborted.
@@ -207,6 +240,12 @@ class Transaction:
             Timeout, Unavailable, ChannelError, ConnectionFault: no answer. It is aborted when its time is over.
         """
         await self._carry_out(self._core.abort())
+
+    def _settle(self) -> None:
+        """Have consumers know what of theirs is committed."""
+        consumed, self._consumed = self._consumed, []
+        for consumer, offsets, tags in consumed:
+            consumer._member.committed(offsets, tags)
 
     def _resend_in(self, seconds: float) -> None:
         asyncio.get_running_loop().call_later(seconds, self._resend)

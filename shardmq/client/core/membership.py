@@ -7,12 +7,15 @@ deliveries that came with it: those of a partition that is to be let go are drop
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from shardmq.client.api.message import Batch, Delivery, Message, Settler
 from shardmq.errors import ShardmqError
+from shardmq.message.record_batch import record_ends
 from shardmq.ranges import RangeSet
 
 
@@ -107,6 +110,11 @@ class HandedOut:
         for first, last in self.take_all():
             self._channel.ack(first, last)
 
+    def held(self) -> list[tuple[int, int]]:
+        """What was handed out and not settled, as ranges of delivery tags."""
+        with self._guard:
+            return [(start, end - 1) for start, end in self.tags]
+
     def take_all(self) -> list[tuple[int, int]]:
         """Forget all that was handed out and not settled; returns it as ranges of delivery tags."""
         if not self.tags:
@@ -139,6 +147,10 @@ class Membership:
     Attributes:
         handed_out: settles its messages.
         offsets: by number, the offset of the next message of each partition that it has.
+        read: by partition, the offset behind what was handed out and not committed by a transaction.
+        abandoned: partitions that were taken with such messages: a transaction cannot commit them.
+        repeated: partitions of which messages were handed out twice, before the first transaction.
+        is_transactional: whether transactions commit what was read.
         ended: how it ended, if it has, and all that came before was taken.
     """
 
@@ -147,7 +159,12 @@ class Membership:
     ) -> None:
         self.handed_out = HandedOut(channel, guard)
         self.offsets: dict[int, int] = {}
+        self.read: dict[int, int] = {}
+        self.abandoned: set[int] = set()
+        self.repeated: set[int] = set()
+        self.is_transactional = False
         self.ended: Ended | None = None
+        self._committed: dict[int, int] = {}  # by partition, the offset below which a transaction has committed
         self._channel = channel
         self._wake = wake
         self._came: deque[Entry] = deque()  # put by the connection
@@ -177,6 +194,31 @@ class Membership:
         """Note that nothing comes any more, and why."""
         self._came.append(Ended(error))
         self._wake()
+
+    def committed(self, offsets: Mapping[int, int], tags: list[tuple[int, int]]) -> None:
+        """Note that a transaction has committed offsets, and with them the messages of these delivery tags."""
+        for number, offset in offsets.items():
+            if self.read.get(number) == offset:
+                del self.read[number]
+            if number in self.offsets:
+                self._committed[number] = offset
+        for first, last in tags:
+            self.handed_out.ack(first, last)
+
+    def has_lost(self) -> bool:
+        """Whether partitions were lost with messages that were read, though the program has not heard of that yet."""
+        self._take_in()
+        lost = [entry for entry in self._entries if isinstance(entry, Revoked) and entry.is_lost]
+        return bool(self.read) and any(
+            each.partitions is None or not self.read.keys().isdisjoint(each.partitions) for each in lost
+        )
+
+    def abandon(self, partitions: Iterable[int]) -> None:
+        """Note that partitions are taken: what was read of them is read again by somebody else."""
+        for number in partitions:
+            self._committed.pop(number, None)
+            if self.read.pop(number, None) is not None:
+                self.abandoned.add(number)
 
     def _put_change(self, change: Change) -> None:
         self._came.append(change)
@@ -249,7 +291,7 @@ class Membership:
 
     def _read_to(self, offset: int | None, count: int) -> None:
         if offset is not None and self._partition in self.offsets:
-            self.offsets[self._partition] = offset + count
+            self.offsets[self._partition] = self.read[self._partition] = offset + count
 
     def _delivery(self) -> Delivery | None:
         entries = self._entries
@@ -266,8 +308,39 @@ class Membership:
             return None
         self._channel.taken(entry)
         self._partition = -1 if entry.frame.partition is None else entry.frame.partition
+        if entry.frame.redelivered and not self._take_copies(entry):
+            return self._delivery()
         entry.settler = self.handed_out
         return entry
+
+    def _take_copies(self, delivery: Delivery) -> bool:
+        """Take out what the program has already, and got again as its shard was away; returns whether others are left.
+
+        Only where transactions commit what was read: they commit the copies, too. Where messages are acked one by one,
+        those that came again are to be, as their first copies cannot be acked any more.
+        """
+        frame, place = delivery.frame, self.offsets.get(self._partition, 0)
+        if frame.offset is None or frame.offset >= place:
+            return True
+        if not self.is_transactional:
+            self.repeated.add(self._partition)
+            return True
+        count = min(frame.count, place - frame.offset)
+        done = max(0, min(count, self._committed.get(self._partition, 0) - frame.offset))
+        if done:
+            self._channel.ack(frame.tag, frame.tag + done - 1)
+        if done < count:
+            self.handed_out.add(frame.tag + done, frame.tag + count - 1)
+        if count < frame.count:
+            delivery.frame = replace(
+                frame,
+                tag=frame.tag + count,
+                serial=frame.serial + count,
+                offset=frame.offset + count,
+                count=frame.count - count,
+                records=frame.records[record_ends(frame.records, count)[-1] :],
+            )
+        return count < frame.count
 
     def _take_in(self) -> None:
         came, entries = self._came, self._entries

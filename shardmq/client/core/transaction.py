@@ -10,7 +10,7 @@ publisher, under the connection's lock.
 
 import secrets
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from enum import Enum
 from typing import Any, Final, TypeVar
 
@@ -36,7 +36,7 @@ from shardmq.errors import (
     Unavailable,
     Unroutable,
 )
-from shardmq.limits import FRAMED_PRODUCERS
+from shardmq.limits import FRAMED_PRODUCERS, OFFSETS_FROM
 from shardmq.protocol.native.operations.basic import BasicPublish
 
 T = TypeVar("T")
@@ -159,6 +159,7 @@ class TransactionCore:
         self._later = later
         self._clock = clock
         self._sequence = 0
+        self._offsets = 0
         self._failure: ShardmqError | None = None
         self._sealed: Sealed | None = None
         self._named: list[tuple[int, int]] = []
@@ -237,6 +238,18 @@ class TransactionCore:
             self.state = State.FOUND_COMMITTED
         else:
             self.is_taking = True
+
+    def stage_offsets(self, place: tuple[str, str], offsets: Mapping[int, int]) -> Steps[None]:
+        """Stage the commit of offsets, by partition, of a group; `place` is (topic, group)."""
+        sequence = OFFSETS_FROM + self._offsets
+        self._offsets += len(offsets)
+        try:
+            yield from self._insist(
+                transactions.transaction_offsets(self.number, self.attempt, sequence, place, offsets)
+            )
+        except ShardmqError as error:
+            self.fail(error)
+            raise
 
     def seal(self) -> Steps[Sealed]:
         """Seal the attempt; returns what it has staged."""

@@ -2,4 +2,5 @@
 
 pulls.py   Messages of partitions by their offsets, in portions; who is at the end may wait for more.
 groups.py  Groups: members, offsets committed and reset.
+staged_offsets.py  Offsets that are committed with a transaction.
 """

@@ -12,13 +12,15 @@ from shardmq.bus.messages.groups import (
     InspectPartition,
     PartitionState,
     ResetGroup,
+    StageOffset,
 )
 from shardmq.bus.messages.shard import Cancelled
-from shardmq.errors import InvalidRequest, NotFound, PreconditionFailed, RequestError
+from shardmq.errors import InvalidRequest, NotFound, PreconditionFailed, RequestError, Unavailable
 from shardmq.limits import NAME_BYTES_MAX
 from shardmq.shards.consumers.consumer import Consumer
 from shardmq.shards.consumers.readers import Readers
 from shardmq.shards.handlers.delays import DelayedMessages
+from shardmq.shards.handlers.partitions.staged_offsets import StagedOffsets
 from shardmq.shards.segments.segment import Ranges
 from shardmq.shards.state.hosted_queue import HostedQueue
 from shardmq.shards.state.shard import ShardState
@@ -37,11 +39,15 @@ class Groups:
     Args:
         state: the partitions.
         delays: knows how many messages wait for a time.
+
+    Attributes:
+        staged: offsets that transactions are to commit.
     """
 
     def __init__(self, state: ShardState, delays: DelayedMessages) -> None:
         self._state = state
         self._delays = delays
+        self.staged = StagedOffsets(state)
         self.handlers: dict[type, Callable[[Any, Any], None]] = {
             CommitOffset: partial(self._carry_out, self._commit),
             ResetGroup: partial(self._carry_out, self._reset),
@@ -67,6 +73,11 @@ class Groups:
         """
         readers = _readers(hosted)
         _check_name(message.name)
+        if self.staged.is_deciding(hosted.queue.id, message.name):
+            raise Unavailable(
+                f"a transaction that commits an offset of group '{message.name}' in {_title(hosted)} is being decided; "
+                "try again in a moment"
+            )
         settings = _settings(message)
         group = readers.groups.get(message.name)
         if group is not None:
@@ -153,7 +164,18 @@ class Groups:
         self._state.active[hosted.queue.id] = hosted
         responder.answer(answer)
 
-    def _commit(self, hosted: HostedQueue, readers: Readers, message: CommitOffset) -> int:
+    def _commit(self, hosted: HostedQueue, _readers: Readers, message: CommitOffset) -> int:
+        self.check_commit(hosted, message)
+        self.commit(hosted, message.group, message.offset, message.epoch)
+        return message.offset
+
+    def check_commit(self, hosted: HostedQueue, message: CommitOffset | StageOffset) -> None:
+        """Make sure that a member, or nobody's program, may commit an offset.
+
+        Raises:
+            RequestError: it may not.
+        """
+        readers = _readers(hosted)
         partition = readers.partition
         _check_name(message.group)
         if not partition.first <= message.offset <= partition.next:
@@ -161,9 +183,7 @@ class Groups:
         group = readers.groups.get(message.group)
         if group is None:
             _check_room(hosted, readers)
-            row = CursorRow(message.offset, message.epoch, message.offset)
-            self._add(readers, message.group, row).keep()
-            return message.offset
+            return
         members = readers.members(group)
         if members is not None and not message.epoch:
             raise PreconditionFailed(
@@ -180,8 +200,15 @@ class Groups:
                 f"group '{group.name}' is at offset {group.offset} of {_title(hosted)} and does not go back to "
                 f"{message.offset} by a commit; reset it"
             )
-        (members or group).commit(message.offset)
-        return message.offset
+
+    def commit(self, hosted: HostedQueue, name: str, offset: int, epoch: int) -> None:
+        """Acknowledge all messages below an offset, unless the group is further."""
+        readers = _readers(hosted)
+        group = readers.groups.get(name)
+        if group is None:
+            self._add(readers, name, CursorRow(offset, epoch, offset)).keep()
+        elif group.offset < offset <= readers.partition.next:
+            (readers.members(group) or group).commit(offset)
 
     def _reset(self, hosted: HostedQueue, readers: Readers, message: ResetGroup) -> tuple[int, int]:
         partition, reading = readers.partition, message.reading

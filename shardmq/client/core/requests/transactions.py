@@ -1,6 +1,6 @@
 """Requests about transactions, as values."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from shardmq.client.api.results import (
     Begun,
@@ -16,6 +16,7 @@ from shardmq.protocol.native.operations.transaction import (
     TransactionAbort,
     TransactionBegin,
     TransactionCommit,
+    TransactionOffsets,
     TransactionSeal,
 )
 
@@ -44,6 +45,16 @@ def transaction_seal(number: int, attempt: int) -> Request[Sealed]:
     return Request(
         f"sealing attempt {attempt} of transaction number {number}", sealed, TransactionSeal(0, 0, number, attempt)
     )
+
+
+def transaction_offsets(
+    number: int, attempt: int, sequence: int, place: tuple[str, str], offsets: Mapping[int, int]
+) -> Request[None]:
+    """Stage the commit of offsets of a group; `place` is (topic, group)."""
+    topic, group = place
+    operation = TransactionOffsets(0, 0, number, attempt, sequence, topic, group, list(offsets.items()))
+    what = f"staging offsets of group '{group}' of topic '{topic}' in transaction number {number}"
+    return Request(what, nothing, operation)
 
 
 def transaction_commit(transaction: str, number: int, attempts: Iterable[tuple[int, int]]) -> Request[bool]:

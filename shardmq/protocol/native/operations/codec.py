@@ -91,6 +91,7 @@ OPERATIONS: Final[dict[int, type[Operation]]] = {
     65: groups.GroupAssigned,
     66: groups.GroupRevoked,
     67: groups.GroupReleased,
+    68: transaction.TransactionOffsets,
 }
 """Operations by the type of their frame. A number never changes its meaning."""
 

@@ -8,8 +8,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from shardmq.limits import ATTEMPTS_MAX, DELAY_MS_MAX
+from shardmq.limits import ATTEMPTS_MAX, DELAY_MS_MAX, OFFSETS_FROM
 from shardmq.protocol.native.operations.fields import AfterLoss, ClientRequest, Name
+from shardmq.protocol.native.operations.offsets import Partition
+from shardmq.protocol.native.operations.reads import Position
 
 Number = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 """The number of a transaction, which no other ever has."""
@@ -46,6 +48,24 @@ class TransactionSeal(ClientRequest, frozen=True):
 
     number: Number
     attempt: Attempt
+
+
+class TransactionOffsets(ClientRequest, frozen=True):
+    """Stage the commit of a group's offsets: they take effect if the transaction is committed. The answer is Ok.
+
+    `offsets` are (partition, offset of the message that the group reads next); the i-th has the number `sequence + i`
+    of the attempt, which counts as a message when it is sealed. Refused (406) where a partition has another owner than
+    a consumer of this channel; a commit is, where it has another owner by then.
+    """
+
+    after_loss = AfterLoss.ASK_AGAIN
+
+    number: Number
+    attempt: Attempt
+    sequence: Annotated[int, Meta(ge=OFFSETS_FROM, le=2**63 - 1)]
+    topic: Name
+    group: Name
+    offsets: list[tuple[Partition, Position]]
 
 
 class TransactionCommit(ClientRequest, frozen=True):

@@ -1,0 +1,118 @@
+"""Offsets of groups in transactions, at a shard: staged, prepared, carried out, forgotten, over restarts."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shardmq.bus.messages.groups import CommitOffset, GroupReading, InspectPartition, StageOffset
+from shardmq.bus.messages.shard import Consume, Release
+from shardmq.bus.messages.streams import Reading
+from shardmq.bus.messages.transactions import FollowDecision, Prepare, Seal
+from shardmq.limits import DELIVERY_WINDOW_BYTES, OFFSETS_FROM
+from shardmq.topology.entities import Queue
+from tests.shards.clocked import Clocked
+from tests.shards.driver import run_of
+
+ATTEMPT = 77
+FIRST = Reading("first")
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Iterator[Clocked]:
+    shard = Clocked(tmp_path)
+    shard.assign(Queue("/", "log", 1, 0, durable=True, arguments={"x-queue-type": "stream"}), Queue("/", "q", 2, 0))
+    shard.take_in(run_of(0, 30))
+    yield shard
+    shard.close()
+
+
+def stage(offset: int, epoch: int = 0, transaction: int = 5, place: int = 0, queue: int = 1) -> tuple[object, ...]:
+    return transaction, ATTEMPT, OFFSETS_FROM + place, queue, "g", offset, epoch
+
+
+def join(number: int, epoch: int) -> tuple[object, ...]:
+    reading = GroupReading("g", False, epoch, f"member-{number}", FIRST)
+    return number, 1, 0, False, DELIVERY_WINDOW_BYTES, 0, False, 0, False, 0, None, reading
+
+
+def offset(shard: Clocked) -> int | None:
+    groups = shard.do(InspectPartition, 1)[5]
+    return groups[0][2] if groups else None
+
+
+def prepare(shard: Clocked, transaction: int = 5) -> list[int]:
+    shard.do(Seal, transaction, ATTEMPT)
+    counts: list[int] = shard.do(Prepare, transaction, [ATTEMPT])
+    return counts
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_offset_moves_when_its_transaction_is_committed(shard: Clocked, restarts: bool) -> None:
+    shard.do(StageOffset, *stage(12))
+    shard.do(StageOffset, *stage(12))
+    assert offset(shard) is None
+    assert prepare(shard) == [1]
+    if restarts:
+        shard.stop()
+    shard.do(FollowDecision, 5, [ATTEMPT])
+    assert offset(shard) == 12
+    assert shard.loop._groups.staged._staged == {}
+    shard.stop()
+    assert offset(shard) == 12
+    assert shard.table()["total"] == 30
+
+
+def test_an_offset_of_an_aborted_transaction_moves_nothing(shard: Clocked) -> None:
+    shard.do(StageOffset, *stage(12))
+    prepare(shard)
+    shard.do(FollowDecision, 5, [])
+    assert offset(shard) is None
+    assert not shard.loop._groups.staged.is_deciding(1, "g")
+
+
+def test_what_may_not_be_committed_may_not_be_staged(shard: Clocked) -> None:
+    assert shard.refused(StageOffset, *stage(31)).code == 416
+    assert shard.refused(StageOffset, *stage(0, queue=2)).code == 406
+    assert shard.refused(StageOffset, *stage(0, queue=3)).code == 404
+    shard.do(CommitOffset, 1, "g", 20, 0)
+    assert "does not go back" in shard.refused(StageOffset, *stage(12)).text
+    shard.do(Consume, *join(1, 9))
+    assert "commit as one of them" in shard.refused(StageOffset, *stage(25)).text
+    assert "epoch 8 is older than 9" in shard.refused(StageOffset, *stage(25, 8)).text
+
+
+def test_a_member_that_was_fenced_meanwhile_cannot_commit(shard: Clocked) -> None:
+    shard.do(Consume, *join(1, 9))
+    shard.do(StageOffset, *stage(12, 9))
+    shard.do(Consume, *join(2, 10))
+    shard.do(Seal, 5, ATTEMPT)
+    refusal = shard.refused(Prepare, 5, [ATTEMPT])
+    assert refusal.code == 406
+    assert "newer member of group 'g': epoch 9 is older than 10" in refusal.text
+    shard.do(FollowDecision, 5, [])
+    assert offset(shard) == 0
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_nobody_is_given_a_partition_while_it_is_decided(shard: Clocked, restarts: bool) -> None:
+    shard.do(Consume, *join(1, 9))
+    shard.do(StageOffset, *stage(12, 9))
+    prepare(shard)
+    if restarts:
+        shard.stop()
+    else:
+        shard.tell(Release(1))
+    refusal = shard.refused(Consume, *join(2, 10))
+    assert refusal.code == 506
+    assert "is being decided" in refusal.text
+    shard.do(FollowDecision, 5, [ATTEMPT])
+    assert shard.do(Consume, *join(2, 10)) == 12
+
+
+def test_a_member_is_further_than_what_its_transaction_commits(shard: Clocked) -> None:
+    shard.do(StageOffset, *stage(12))
+    shard.do(CommitOffset, 1, "g", 20, 0)
+    assert prepare(shard) == [1]
+    shard.do(FollowDecision, 5, [ATTEMPT])
+    assert offset(shard) == 20
