@@ -92,7 +92,10 @@ class GroupConsumer:
 
     async def __anext__(self) -> Message:
         self._handled()
-        message = await self._next(self._member.message, self._seconds)
+        member = self._member
+        message = member.message() if member.is_calm else None
+        if message is None:
+            message = await self._next(member.message, self._seconds)
         if message is None:
             raise StopAsyncIteration
         return message

@@ -14,9 +14,10 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from shardmq.client.api.message import Batch, Delivery, Message, Settler
+from shardmq.client.core.handed_out import HandedOut
 from shardmq.errors import ShardmqError
 from shardmq.message.record_batch import record_ends
-from shardmq.ranges import RangeSet
+from shardmq.protocol.native.operations.basic import BasicDeliver
 
 
 class ChannelOfGroup(Settler, Protocol):
@@ -71,71 +72,6 @@ Change = Assigned | Revoked
 Entry = Delivery | Change | Ended
 
 
-class HandedOut:
-    """The settler of a group consumer's messages: each is settled once, by the program or by the next step.
-
-    Args:
-        channel: the channel's settler.
-        guard: held while ranges change: with threads, messages are settled by any of them.
-    """
-
-    __slots__ = ("_channel", "_guard", "tags")
-
-    def __init__(self, channel: Settler, guard: AbstractContextManager[object]) -> None:
-        self._channel = channel
-        self._guard = guard
-        self.tags = RangeSet()
-
-    def add(self, first: int, last: int) -> None:
-        """Note delivery tags that the program got."""
-        with self._guard:
-            self.tags.add(first, last + 1)
-
-    def ack_one(self, tag: int) -> None:
-        """Ack a delivery tag, unless it is settled."""
-        with self._guard:
-            is_held = bool(self.tags.take(tag, tag + 1))
-        if is_held:
-            self._channel.ack_one(tag)
-
-    def ack(self, first: int, last: int) -> None:
-        """Ack the delivery tags first to last, but for those that are settled."""
-        with self._guard:
-            ranges = self.tags.take(first, last + 1)
-        for start, end in ranges:
-            self._channel.ack(start, end - 1)
-
-    def ack_all(self) -> None:
-        """Ack all that was handed out and not settled."""
-        for first, last in self.take_all():
-            self._channel.ack(first, last)
-
-    def held(self) -> list[tuple[int, int]]:
-        """What was handed out and not settled, as ranges of delivery tags."""
-        with self._guard:
-            return [(start, end - 1) for start, end in self.tags]
-
-    def take_all(self) -> list[tuple[int, int]]:
-        """Forget all that was handed out and not settled; returns it as ranges of delivery tags."""
-        if not self.tags:
-            return []
-        with self._guard:
-            ranges = [(start, end - 1) for start, end in self.tags]
-            self.tags.clear()
-        return ranges
-
-    def nack(self, first: int, last: int, requeue: bool, delay_ms: int = 0) -> None:
-        """Nack the delivery tags first to last, but for those that are settled."""
-        with self._guard:
-            ranges = self.tags.take(first, last + 1)
-        for start, end in ranges:
-            self._channel.nack(start, end - 1, requeue, delay_ms)
-
-    def renew(self, first: int, last: int) -> None:
-        """Begin the acknowledgement timeout of the delivery tags first to last anew."""
-        self._channel.renew(first, last)
-
-
 class Membership:
     """What came for a consumer of a group, and what the program has of it.
 
@@ -170,8 +106,15 @@ class Membership:
         self._came: deque[Entry] = deque()  # put by the connection
         self._changes_put = self._changes_taken = 0
         self._entries: deque[Entry] = deque()  # taken from there
-        self._partition = -1  # of the delivery in hand
+        self._current: Delivery | None = None  # in hand
+        self._partition = -1  # of it
+        self._at = 0  # the offset of its next message
         self._messages: Iterator[Message] = iter(())
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether no change of partitions waits to be taken."""
+        return self._changes_put == self._changes_taken
 
     def deliver(self, delivery: Delivery) -> None:
         """Take messages that have come."""
@@ -270,28 +213,33 @@ class Membership:
         while True:
             message = next(self._messages, None)
             if message is not None:
-                self.handed_out.add(message.delivery_tag, message.delivery_tag)
-                self._read_to(message.offset, 1)
+                self.handed_out.hand_out(message.delivery_tag)
+                self._read_to(self._at + 1)
                 return message
             delivery = self._delivery()
             if delivery is None:
                 return None
-            self._partition = delivery.frame.partition if delivery.frame.partition is not None else -1
             self._messages = iter(delivery.messages())
 
     def batch(self) -> Batch | None:
         """Take the next messages that came together; None where there are none now."""
-        delivery = self._delivery()
+        rest = len(list(self._messages))  # of a delivery whose first messages were taken one by one
+        delivery = self._current if rest else self._delivery()
         if delivery is None:
             return None
+        if rest and rest < delivery.frame.count:
+            frame = _without(delivery.frame, delivery.frame.count - rest)
+            delivery = Delivery(frame, delivery.settler, delivery.queue)
         frame = delivery.frame
         self.handed_out.add(frame.tag, frame.tag + frame.count - 1)
-        self._read_to(frame.offset, frame.count)
+        self._read_to(self._at + frame.count)
         return Batch(delivery)
 
-    def _read_to(self, offset: int | None, count: int) -> None:
-        if offset is not None and self._partition in self.offsets:
-            self.offsets[self._partition] = self.read[self._partition] = offset + count
+    def _read_to(self, offset: int) -> None:
+        self._at = offset
+        number = self._partition
+        if number in self.offsets:
+            self.offsets[number] = self.read[number] = offset
 
     def _delivery(self) -> Delivery | None:
         entries = self._entries
@@ -311,6 +259,8 @@ class Membership:
         if entry.frame.redelivered and not self._take_copies(entry):
             return self._delivery()
         entry.settler = self.handed_out
+        self._at = entry.frame.offset or 0
+        self._current = entry
         return entry
 
     def _take_copies(self, delivery: Delivery) -> bool:
@@ -332,14 +282,7 @@ class Membership:
         if done < count:
             self.handed_out.add(frame.tag + done, frame.tag + count - 1)
         if count < frame.count:
-            delivery.frame = replace(
-                frame,
-                tag=frame.tag + count,
-                serial=frame.serial + count,
-                offset=frame.offset + count,
-                count=frame.count - count,
-                records=frame.records[record_ends(frame.records, count)[-1] :],
-            )
+            delivery.frame = _without(frame, count)
         return count < frame.count
 
     def _take_in(self) -> None:
@@ -358,3 +301,15 @@ class Membership:
                 ranges.append((entry.frame.tag, entry.frame.tag + entry.frame.count - 1))
         self._entries.clear()
         return ranges
+
+
+def _without(frame: BasicDeliver, count: int) -> BasicDeliver:
+    """A delivery without its first `count` messages."""
+    return replace(
+        frame,
+        tag=frame.tag + count,
+        serial=frame.serial + count,
+        offset=None if frame.offset is None else frame.offset + count,
+        count=frame.count - count,
+        records=frame.records[record_ends(frame.records, count)[-1] :],
+    )

@@ -88,7 +88,10 @@ class GroupConsumer:
 
     def __next__(self) -> Message:
         self._handled()
-        message = self._next(self._member.message, self._seconds)
+        member = self._member
+        message = member.message() if member.is_calm else None
+        if message is None:
+            message = self._next(member.message, self._seconds)
         if message is None:
             raise StopIteration
         return message

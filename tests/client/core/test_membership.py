@@ -3,6 +3,7 @@
 from contextlib import nullcontext
 
 import pytest
+from msgspec.structs import replace
 
 from shardmq.client.api.message import Delivery
 from shardmq.client.core.membership import Assigned, Membership, Revoked
@@ -150,3 +151,60 @@ def test_batches_are_acked_whole(member: Membership, heard: Heard) -> None:
     member.handed_out.ack_all()
     assert heard.acked == [(1, 3)]
     assert member.batch() is None
+
+
+def test_messages_and_batches_may_be_taken_in_turn(member: Membership, heard: Heard) -> None:
+    member.assigned([(0, 0)])
+    assert isinstance(member.change(), Assigned)
+    member.deliver(delivery(1, 5, 0, 0, heard))
+    member.deliver(delivery(6, 2, 0, 5, heard))
+    messages = [member.message(), member.message()]
+    assert [message.body for message in messages if message is not None] == [b"0.0", b"0.1"]
+    rest = member.batch()
+    assert rest is not None
+    assert (rest.bodies, rest.offset, rest.delivery_tag) == ([b"0.2", b"0.3", b"0.4"], 2, 3)
+    assert member.offsets == {0: 5}
+    assert bodies(member) == [b"0.5", b"0.6"]
+    member.handed_out.ack_all()
+    assert heard.acked == [(1, 7)]
+
+
+def test_copies_of_what_a_transaction_commits_are_committed_with_it(member: Membership, heard: Heard) -> None:
+    member.is_transactional = True
+    member.assigned([(0, 0)])
+    assert isinstance(member.change(), Assigned)
+    member.deliver(delivery(1, 4, 0, 0, heard))
+    assert len(bodies(member)) == 4
+    member.committed({0: 2}, [(1, 2)])
+    again = delivery(5, 6, 0, 0, heard)
+    again.frame = replace(again.frame, redelivered=True)
+    member.deliver(again)
+    assert bodies(member) == [b"0.4", b"0.5"]
+    assert heard.acked == [(1, 2), (5, 6)]
+    member.committed({0: 6}, member.handed_out.held())
+    assert heard.acked[2:] == [(3, 4), (7, 10)]
+
+
+def test_messages_that_come_twice_before_the_first_transaction_are_noticed(member: Membership, heard: Heard) -> None:
+    member.assigned([(0, 0)])
+    assert isinstance(member.change(), Assigned)
+    member.deliver(delivery(1, 4, 0, 0, heard))
+    assert len(bodies(member)) == 4
+    again = delivery(5, 4, 0, 0, heard)
+    again.frame = replace(again.frame, redelivered=True)
+    member.deliver(again)
+    assert len(bodies(member)) == 4
+    assert member.repeated == {0}
+
+
+def test_what_was_read_of_a_partition_that_is_taken_is_not_committed(member: Membership, heard: Heard) -> None:
+    member.assigned([(0, 0), (1, 0)])
+    assert isinstance(member.change(), Assigned)
+    member.deliver(delivery(1, 2, 0, 0, heard))
+    assert len(bodies(member)) == 2
+    member.revoked([1], is_lost=True)
+    assert not member.has_lost()
+    member.revoked([0], is_lost=True)
+    assert member.has_lost()
+    member.abandon([0, 1])
+    assert (member.read, member.abandoned) == ({}, {0})
