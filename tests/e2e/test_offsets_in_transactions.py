@@ -105,6 +105,20 @@ def test_who_commits_by_itself_or_shares_cannot_commit_in_a_transaction(channel:
     channel.topic_delete("wrong")
 
 
+def test_a_name_that_was_committed_before_is_refused_and_nothing_is_skipped(channel: shardmq.Channel) -> None:
+    channel.topic_declare("named", 1)
+    publish_all(channel, "named-0", [b"1"])
+    with channel.transaction("used"):
+        pass
+    with channel.group_consumer("named", "g", start="earliest", auto_commit=False) as consumer:
+        assert consumer.poll(10)
+        transaction = channel.transaction("used")
+        with pytest.raises(errors.PreconditionFailed, match="another name"):
+            transaction.commit_offsets(consumer)
+    assert read_to(channel, "named") == 0
+    channel.topic_delete("named")
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_whatever_dies_the_output_is_made_exactly_once(start_broker: StartBroker, seed: int) -> None:
     chance = random.Random(seed)

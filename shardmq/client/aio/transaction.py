@@ -170,12 +170,18 @@ class Transaction:
 
         Raises:
             PreconditionFailed: a partition was given to another member: the transaction cannot be committed any more.
+                Or one of this name was committed before; the names of such transactions are never used twice.
             InvalidRequest: the consumer acknowledges by itself, or its group is shared.
             Timeout, Unavailable: the broker cannot do it now.
         """
         self._core.check_taking()
+        if self.is_committed:
+            raise PreconditionFailed(
+                f"transaction '{self.name}' was committed before, without what this consumer has read; begin one of "
+                "another name each time"
+            )
         offsets, tags = consumer._to_commit()
-        if offsets and self._core.is_taking:
+        if offsets:
             await self._carry_out(self._core.stage_offsets((consumer.topic, consumer.group), offsets))
             try:
                 consumer._check_kept()  # else another member of this channel may have staged it
