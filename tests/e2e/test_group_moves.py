@@ -1,0 +1,94 @@
+"""What members of a group hear when others come and go: only partitions that must move, do."""
+
+import select
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import shardmq
+from shardmq.cmd.run.broker import Broker
+from shardmq.protocol.native.operations.basic import BasicConsume
+from shardmq.protocol.native.operations.groups import GroupAssigned, GroupReleased, GroupRevoked
+from tests.gateway.rawclient import RawClient
+
+from .traffic import until
+
+PARTITIONS = 300
+MEMBERS = 30
+
+
+class Member:
+    """A member on a connection of its own, which lets go at once of what is revoked."""
+
+    def __init__(self, broker: Broker, topic: str) -> None:
+        self.client = RawClient(broker).open()
+        self.has: set[int] = set()
+        self.gained = self.revoked = 0
+        self.client.send(BasicConsume(9, 1, topic, "c", arguments={"x-group": "moves"}))
+
+    def work(self) -> None:
+        while self.client.inbox or select.select([self.client.socket], [], [], 0)[0]:
+            match self.client.receive():
+                case GroupAssigned(partitions=partitions):
+                    self.has |= {number for number, _ in partitions}
+                    self.gained += len(partitions)
+                case GroupRevoked(partitions=numbers):
+                    self.has -= set(numbers)
+                    self.revoked += len(numbers)
+                    self.client.send(GroupReleased(1, "c", numbers))
+
+
+def come_to_rest(members: list[Member]) -> None:
+    """Have members take in what they hear until every partition has one of them, and their shares are even."""
+
+    def rests() -> bool:
+        for member in members:
+            member.work()
+        shares = [len(member.has) for member in members]
+        return sum(shares) == PARTITIONS and max(shares) - min(shares) <= 1
+
+    until(rests, "every partition has a member")
+    assert set().union(*(member.has for member in members)) == set(range(PARTITIONS))
+    for member in members:
+        member.gained = member.revoked = 0
+
+
+@pytest.fixture
+def members(broker: Broker) -> Iterator[Callable[[], Member]]:
+    with shardmq.connect(broker.url) as connection:
+        connection.channel().topic_declare("moves", PARTITIONS)
+    started: list[Member] = []
+
+    def join() -> Member:
+        started.append(Member(broker, "moves"))
+        return started[-1]
+
+    yield join
+    for member in started:
+        member.client.socket.close()
+    with shardmq.connect(broker.url) as connection:
+        connection.channel().topic_delete("moves")
+
+
+def test_one_who_joins_takes_its_share_and_one_whose_connection_breaks_leaves_it(
+    members: Callable[[], Member],
+) -> None:
+    there = [members() for _ in range(MEMBERS)]
+    come_to_rest(there)
+    share = PARTITIONS // (MEMBERS + 1)
+    late = members()
+    until(lambda: [member.work() for member in (*there, late)] and len(late.has) >= share, "the late one has its share")
+    assert sum(member.revoked for member in there) == late.gained == share
+    assert sum(member.gained for member in there) == 0
+    come_to_rest([*there, late])
+    gone = there.pop()
+    lost = set(gone.has)
+    gone.client.socket.close()
+    before = {id(member): set(member.has) for member in (*there, late)}
+    until(lambda: [member.work() for member in (*there, late)] and _have_all([*there, late]), "others have what it had")
+    assert {number for member in (*there, late) for number in member.has - before[id(member)]} == lost
+    assert sum(member.revoked for member in (*there, late)) == 0
+
+
+def _have_all(members: list[Member]) -> bool:
+    return sum(len(member.has) for member in members) == PARTITIONS
