@@ -325,6 +325,8 @@ class ChannelConsumers(ChannelPrefetch):
     def close(self) -> None:
         """End all consumers: what they hold returns to its queues."""
         self.is_open = False
+        for tags in self.all_tags:
+            tags.clear()
         if self.groups is not None:
             self.groups.close()
         for consumer in [*self.by_tag.values(), *self._cancelled, *self._getters.values()]:
@@ -334,8 +336,6 @@ class ChannelConsumers(ChannelPrefetch):
         self.by_tag.clear()
         self._getters.clear()
         self._cancelled.clear()
-        for tags in self.all_tags:
-            tags.clear()
 
     def _forget(self, consumer: Consumer) -> None:
         if self.by_tag.get(consumer.tag) is consumer:

@@ -171,6 +171,7 @@ class Member(PrefetchLimits):
     def close(self) -> None:
         """Leave the group at once: the channel is closed."""
         self.is_open = False
+        self._shared = None  # what has waited goes with its partition
         for part in list(self.partitions.values()):
             self.drop(part)
         self.quit()
@@ -315,7 +316,8 @@ class Member(PrefetchLimits):
             self._timers.clear()
         if self._shared is not None:
             self._shared.drop(consumer)
-        self._channel.disown(consumer, 0, EVERYTHING)
+        if consumer.unacked:
+            self._channel.disown(consumer, 0, EVERYTHING)
         consumer.link.release(consumer)
 
     def pass_on(self, consumer: Consumer, delivered: Delivered) -> None:
