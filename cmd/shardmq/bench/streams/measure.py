@@ -14,7 +14,7 @@ from shardmq.cmd.bench.streams.redis import redis_program
 from shardmq.cmd.bench.streams.rows import REDIS, ROWS, SHARDMQ
 from shardmq.errors import ShardmqError
 
-KEPT_OF_AMQP: Final = ("type", "group", "order", "consumers")
+KEPT_OF_AMQP: Final = ("type", "group", "order", "consumers", "queues")
 KEPT_OF_REDIS: Final = ("group", "order", "consumers")
 """Options of a row that each program knows."""
 
@@ -67,7 +67,7 @@ class Programs:
         program = self._commands.get(REDIS if broker == REDIS else "amqp")
         if program is None:
             return None
-        mode = [] if broker == REDIS else ["stream"]
+        mode = [] if broker == REDIS else [ROWS[row].mode]
         known = KEPT_OF_REDIS if broker == REDIS else KEPT_OF_AMQP
         told = {name: value for name, value in options.items() if name in known}
         told |= {"messages": messages, "pids": ",".join(map(str, who.pids))}

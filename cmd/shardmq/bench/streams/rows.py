@@ -20,6 +20,7 @@ class Row(msgspec.Struct, frozen=True):
         unit: of the figure.
         brokers: those that have such a thing.
         options: of the C programs; None for what the SDK does.
+        mode: of the C program for AMQP.
         share: of the messages of a measurement that this one has.
         goal: what shardmq's figure is to reach at least, or at most where less is better.
         of: name of the row that the figure is divided by before; "" for the figure itself.
@@ -30,6 +31,7 @@ class Row(msgspec.Struct, frozen=True):
     unit: str = "msgs/s"
     brokers: tuple[str, ...] = (SHARDMQ, RABBITMQ, REDIS)
     options: dict[str, int | str] | None = None
+    mode: str = "stream"
     share: float = 1.0
     goal: float | None = None
     of: str = ""
@@ -43,6 +45,12 @@ class Row(msgspec.Struct, frozen=True):
 def c_row(text: str, figure: str, *brokers: str, goal: float | None = None, of: str = "", **options: int | str) -> Row:
     """A row of the C programs."""
     return Row(text, figure, brokers=brokers or (SHARDMQ, RABBITMQ, REDIS), options=options, goal=goal, of=of)
+
+
+def flow_row(text: str, streams: int) -> Row:
+    """A row of the C program: publishing to several streams in turn, and consuming from all of them."""
+    options: dict[str, int | str] = {"queues": streams, "type": "stream"}
+    return Row(text, "end_to_end_msgs_per_s", brokers=(SHARDMQ,), options=options, mode="flow", share=0.2)
 
 
 def sdk_row(text: str, figure: str, share: float, goal: float | None = None, of: str = "") -> Row:
@@ -59,6 +67,9 @@ ROWS: Final = {
     "read": c_row("one reader, from the beginning", READ, order="seq", type="stream", goal=300_000),
     "read-10": c_row("ten readers, together", READ, order="seq", type="stream", consumers=READERS),
     "tail": c_row("append and read at once", "end_to_end_msgs_per_s", order="both", type="stream"),
+    "streams-1": flow_row("append and read 1 stream", 1),
+    "streams-100": flow_row("append and read 100 streams in turn", 100),
+    "streams-1000": flow_row("append and read 1,000 streams in turn", 1000),
     "sdk-append": sdk_row("SDK, append in batches", PUBLISH, 5, goal=0.95, of="sdk-queue"),
     "sdk-queue": sdk_row("SDK, the same to a queue", PUBLISH, 5),
     "sdk-read-10": sdk_row("SDK, ten readers together", READ, 2.5, goal=4_000_000),
