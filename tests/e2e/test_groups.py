@@ -186,6 +186,22 @@ def test_a_group_has_one_kind(connection: shardmq.Connection) -> None:
         next(other.consume("kinds", prefetch=10, arguments=IN_GROUP))
 
 
+def test_the_first_messages_of_a_shared_group_come_as_fresh_ones_from_all_partitions(
+    broker: Broker, connection: shardmq.Connection
+) -> None:
+    declare(broker.url, "fresh", 4)
+    publish(broker.url, "fresh", 0, 200)
+    for turn in range(5):
+        arguments = {**IN_GROUP, "x-group": f"fresh-{turn}", "x-group-type": "shared"}
+        got = []
+        for message in connection.channel().consume("fresh", arguments=arguments):
+            got.append((message.body, message.redelivered))
+            message.ack()
+            if len(got) == 200:
+                break
+        assert sorted(got) == sorted((b"%d" % number, False) for number in range(200))
+
+
 def test_what_a_lost_connection_held_comes_to_another_member_soon(
     broker: Broker, members: Callable[..., Member]
 ) -> None:
