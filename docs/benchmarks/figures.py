@@ -142,6 +142,20 @@ def grown(row: Row) -> str:
     return "not yet measured" if row["cpu_us"] is None else f"{row['cpu_us']:.3g} µs"
 
 
+def of_broker(name: str) -> Callable[[Row], str]:
+    """A cell with a broker's median and worst turn, and what a message cost it."""
+
+    def cell(row: Row) -> str:
+        found = row[name]
+        if found is None:
+            return ""
+        mark = "**" if name == "shardmq" else ""
+        cost = "" if found["cpu_us"] is None else f", {found['cpu_us']:.2g} µs"
+        return f"{mark}{four_digits(found['median'])}{mark} ({four_digits(found['worst'])}){cost}"
+
+    return cell
+
+
 TABLES = {
     "native": Table(
         ("", "shardmq", "at least", "RabbitMQ 3.10.8, same machine"),
@@ -164,6 +178,17 @@ TABLES = {
             number("at"),
             grown,
             lambda row: "" if row["of_first"] is None else f"{row['of_first']:.2f}{TIMES}",
+        ),
+    ),
+    "streams": Table(
+        ("", "unit", "shardmq (worst turn), CPU a message", "RabbitMQ 3.10.8", "Redis 7.0.15", "goal"),
+        (
+            text("text"),
+            text("unit"),
+            of_broker("shardmq"),
+            of_broker("rabbitmq"),
+            of_broker("redis"),
+            lambda row: str(row["goal"]).replace(" x ", f"{TIMES} "),
         ),
     ),
     "spark": Table(

@@ -8,6 +8,7 @@ SHARDMQ: Final = "shardmq"
 RABBITMQ: Final = "RabbitMQ"
 REDIS: Final = "Redis"
 
+GROUP: Final = "bench"
 READERS: Final = 10
 
 
@@ -67,6 +68,7 @@ ROWS: Final = {
     "read": c_row("one reader, from the beginning", READ, order="seq", type="stream", goal=300_000),
     "read-10": c_row("ten readers, together", READ, order="seq", type="stream", consumers=READERS),
     "tail": c_row("append and read at once", "end_to_end_msgs_per_s", order="both", type="stream"),
+    "group": c_row("one group, offsets stored", READ, SHARDMQ, REDIS, order="seq", type="stream", group=GROUP),
     "streams-1": flow_row("append and read 1 stream", 1),
     "streams-100": flow_row("append and read 100 streams in turn", 100),
     "streams-1000": flow_row("append and read 1,000 streams in turn", 1000),
