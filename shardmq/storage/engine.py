@@ -49,12 +49,16 @@ class Layout:
         stored_value: called with database, key and an edit's value; returns what is stored.
         log_note: database and key of the row in which an engine with a redo log notes how far the log is in the
             databases, a number of 8 bytes; None for an engine without a log.
+        paired: a database of bodies and one of their entries, at the same keys: a body is put only where there is
+            none, and it is deleted before its entry is. Those that come and go within the log never reach the
+            databases. None where there are no such databases.
     """
 
     format: bytes
     databases: tuple[bytes, ...]
     stored_value: Callable[[int, bytes, Bytes], Bytes]
     log_note: tuple[int, bytes] | None = None
+    paired: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

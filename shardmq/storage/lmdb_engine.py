@@ -10,8 +10,9 @@ import contextlib
 import heapq
 import logging
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Final
@@ -94,6 +95,8 @@ class LmdbEngine(Engine):
         self._slack = Slack()
         self._redo: RedoLog | None = None
         self._overlay: list[dict[bytes, bytes | None]] = [{} for _ in layout.databases]
+        self._bodies, self._entries = layout.paired or (-1, -1)
+        self._new: set[bytes] = set()  # keys of paired bodies that are in the overlay, and not in LMDB
         self._pending_since: float | None = None  # monotonic; when the oldest edits of the overlay were logged
         self._touched = 0
 
@@ -229,13 +232,28 @@ class LmdbEngine(Engine):
         """Edits are in the redo log."""
         if self._pending_since is None:
             self._pending_since = time.monotonic()
-        overlay = self._overlay
+        overlay, new = self._overlay, self._new
+        bodies, entries = self._bodies, self._entries
         for number, key, value in edits:
-            overlay[number][key] = value
+            recent = overlay[number]
+            if number == bodies:
+                if value is not None:
+                    if key not in recent:
+                        new.add(key)
+                elif key in new:
+                    del recent[key]
+                    continue
+            elif number == entries and value is None and key in new:
+                new.remove(key)
+                recent.pop(key, None)
+                continue
+            recent[key] = value
 
     def _commit(self, edits: Iterable[Edit]) -> None:
         """Bring into LMDB what is in the redo log, then these edits, in one transaction."""
         dbs, stored_value = self._dbs, self.layout.stored_value
+        if self._new:
+            edits = self._without_news(iter(edits))
         with writing(self.environment) as transaction:
             put, delete = transaction.put, transaction.delete
             for number, recent in enumerate(self._overlay):
@@ -258,9 +276,27 @@ class LmdbEngine(Engine):
             self._pending_since = None
             for recent in self._overlay:
                 recent.clear()
+            self._new.clear()
         if self._redo is not None:
             self._redo.rewind()
         self.space.committed()
+
+    def _without_news(self, edits: Iterator[Edit]) -> Iterator[Edit]:
+        """Carry out the deletions that come first, where what they delete is in the overlay alone; return the rest."""
+        overlay, new = self._overlay, self._new
+        bodies, entries = self._bodies, self._entries
+        others: list[Edit] = []
+        for edit in edits:
+            number, key, value = edit
+            if value is not None:
+                return chain(others, (edit,), edits)
+            if key not in new or number not in (bodies, entries):
+                others.append(edit)
+                continue
+            overlay[number].pop(key, None)
+            if number == entries:
+                new.remove(key)
+        return iter(others)
 
     def sync(self) -> None:
         if self._pending_since is not None:

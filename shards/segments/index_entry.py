@@ -44,6 +44,15 @@ def extent_of(segment: Segment) -> bytes:
     COUNTED   msgpack [[[start, end], ...], [[start, end, count], ...]]: what is gone, what was delivered in vain
               without it: msgpack [[start, end], ...]: what is gone
     """
+    if (
+        segment.gone is None
+        and segment.shared is None
+        and segment.body_bytes is None
+        and not (segment.can_expire or segment.counts)
+        and segment.bytes <= BYTES
+        and type(segment) is not TimedSegment
+    ):
+        return EXTENT.pack(segment.end, segment.count, segment.bytes) + _NOTHING
     flags = min(segment.bytes, BYTES)
     ranges = _encode(list(segment.gone)) if segment.gone is not None else _NOTHING
     if segment.can_expire:

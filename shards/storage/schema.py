@@ -123,6 +123,9 @@ RETURNED: Final = 1 << 31
 VALUE_BYTES_KEPT: Final = 4 << 20
 """A buffer for values is used again; one that held a larger message is not kept."""
 
+SMALL_BYTES_MAX: Final = 2 << 10
+"""Up to so many bytes it takes less time to put a body and its checksum together than to write both into one buffer."""
+
 ROWS: Final = (
     "the queue",
     "the note of a deleted queue",
@@ -182,7 +185,7 @@ class Edits:
         for segment in writes.put:
             key = segment_key(segment)
             number = SEGMENTS if segment.durable else SPILLED
-            yield number, key, self._body(number, key, _stored_batches(segment))
+            yield number, key, self._bodies_of(number, key, segment)
             if segment.durable:
                 yield INDEX, key, extent_of(segment)
         for staged in writes.staged:
@@ -204,6 +207,12 @@ class Edits:
             yield STATE, IDENTITY, _encode(writes.identity)
         if len(self._value) > VALUE_BYTES_KEPT:
             self._value = bytearray()
+
+    def _bodies_of(self, database: int, key: bytes, segment: Segment) -> bytes | bytearray:
+        """A checksum, and the bodies of a segment behind it."""
+        if segment.bytes <= SMALL_BYTES_MAX:
+            return sealed_row(database, key, _encode(_stored_batches(segment)))
+        return self._body(database, key, _stored_batches(segment))
 
     def _body(self, database: int, key: bytes, content: object) -> bytearray:
         """A checksum, and the content behind it."""
@@ -228,7 +237,7 @@ def stored_value(database: int, key: bytes, value: Bytes) -> Bytes:
     return sealed_row(database, key, value)
 
 
-LAYOUT: Final = Layout(FORMAT, DATABASES, stored_value, log_note=(STATE, APPLIED))
+LAYOUT: Final = Layout(FORMAT, DATABASES, stored_value, log_note=(STATE, APPLIED), paired=(SEGMENTS, INDEX))
 
 
 def _edits_of_bodies(writes: WriteBatch) -> Iterator[Edit]:
@@ -280,7 +289,9 @@ def _edits_of_transactions(writes: WriteBatch) -> Iterator[Edit]:
 
 def size_of(writes: WriteBatch) -> int:
     """Return about how many bytes the edits of a write batch are."""
-    others = len(writes.delete) + len(writes.gone) + len(writes.dropped) + len(writes.fired) + len(writes.producers)
+    others = (
+        len(writes.delete) // 2 + len(writes.gone) + len(writes.dropped) + len(writes.fired) + len(writes.producers)
+    )
     bodies = sum([segment.bytes for segment in writes.put]) - writes.referred_bytes  # of `put` and `staged`
     if writes.bodies or writes.unreferred:
         others += len(writes.unreferred)

@@ -4,6 +4,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
 
@@ -26,11 +27,12 @@ MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 keys = st.binary(min_size=1, max_size=3) | st.sampled_from([b"\xff" * n for n in (1, 2, 8)])
 numbers = st.integers(0, 1)
 values = st.none() | st.binary(max_size=9) | st.just(bytes(5000))
+FEW = [b"a", b"b", b"c"]
 edits = st.lists(st.tuples(numbers, keys, values), max_size=12)
 
 
-def opened(folder: Path) -> LmdbEngine:
-    engine = LmdbEngine(folder, LAYOUT, reserve_bytes=1 << 16, margin_bytes=0)
+def opened(folder: Path, layout: Layout = LAYOUT) -> LmdbEngine:
+    engine = LmdbEngine(folder, layout, reserve_bytes=1 << 16, margin_bytes=0)
     note = engine.get(NOTES, b"log")
     engine.start(None if note is None else int.from_bytes(note[8:], "big"), lambda: None)
     if note is None:
@@ -43,13 +45,15 @@ def rows(engine: Engine, database: int, start: bytes = b"", end: bytes | None = 
 
 
 class EnginesAgree(RuleBasedStateMachine):
+    layout = LAYOUT
+
     def __init__(self) -> None:
         super().__init__()
         self.room = Path(tempfile.mkdtemp(dir=MEMORY))
         self.folders = (self.room / str(number) for number in count())
         self.folder = next(self.folders)
-        self.disk = opened(self.folder)
-        self.memory = MemoryEngine(LAYOUT)
+        self.disk = opened(self.folder, self.layout)
+        self.memory = MemoryEngine(self.layout)
 
     def teardown(self) -> None:
         self.disk.close()
@@ -80,8 +84,8 @@ class EnginesAgree(RuleBasedStateMachine):
     def reopen(self) -> None:
         self.disk.close()
         self.memory.close()
-        self.disk = opened(self.folder)
-        self.memory = MemoryEngine(LAYOUT, self.memory.rows)
+        self.disk = opened(self.folder, self.layout)
+        self.memory = MemoryEngine(self.layout, self.memory.rows)
 
     @rule()
     def crash(self) -> None:
@@ -91,8 +95,8 @@ class EnginesAgree(RuleBasedStateMachine):
         self.disk.close()
         shutil.rmtree(self.folder)
         self.folder = folder
-        self.disk = opened(folder)
-        self.memory = MemoryEngine(LAYOUT, self.memory.rows)
+        self.disk = opened(folder, self.layout)
+        self.memory = MemoryEngine(self.layout, self.memory.rows)
 
     @rule()
     def compact(self) -> None:
@@ -140,6 +144,65 @@ class EnginesAgree(RuleBasedStateMachine):
 
 TestEnginesAgree = EnginesAgree.TestCase
 TestEnginesAgree.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+
+
+class PairedRowsAgree(EnginesAgree):
+    """Bodies and their entries, put and deleted together; an entry changes alone."""
+
+    layout = replace(LAYOUT, paired=(0, 1))
+
+    def paired(self, changes: list[tuple[str, bytes]]) -> list[Edit]:
+        there = set(self.memory.rows.keys[0])
+        deletions: list[Edit] = []
+        others: list[Edit] = []
+        for change, key in changes:
+            if change in ("delete", "rewrite") and key in there:
+                deletions += [(0, key, None), (1, key, None)]
+                there.remove(key)
+            if change in ("put", "rewrite") and key not in there and not any(key == put for _, put, _ in others):
+                others += [(0, key, b"body"), (1, key, b"entry")]
+            elif change == "change" and key in there:
+                others.append((1, key, b"changed"))
+        return [*deletions, *[edit for edit in others if edit[1] in there or edit[2] != b"changed"]]
+
+    @rule(
+        changes=st.lists(
+            st.tuples(st.sampled_from(["put", "put", "delete", "delete", "change", "rewrite"]), st.sampled_from(FEW)),
+            max_size=6,
+        ),
+        size=st.sampled_from([None, 0, 0, 0, LOGGED_BYTES_MAX + 1]),
+    )
+    def apply_paired(self, changes: list[tuple[str, bytes]], size: int | None) -> None:
+        edits = self.paired(changes)
+        for engine in (self.disk, self.memory):
+            engine.apply(iter(edits), size)
+
+    @rule()
+    def apply(self) -> None:
+        """What is not paired is not put there."""
+
+    @rule()
+    def scan_while_edits_are_applied(self) -> None:
+        """As for `apply`."""
+
+
+TestPairedRowsAgree = PairedRowsAgree.TestCase
+TestPairedRowsAgree.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+
+
+def test_paired_rows_that_come_and_go_within_the_log_never_reach_lmdb(tmp_path: Path) -> None:
+    engine = opened(tmp_path / "store", PairedRowsAgree.layout)
+    stays, goes = [(0, b"stays", b"body"), (1, b"stays", b"entry")], [(0, b"goes", b"body"), (1, b"goes", b"entry")]
+    engine.apply([*stays, *goes], 0)
+    engine.apply([(0, b"goes", None), (1, b"goes", None)], 0)
+    assert [list(recent) for recent in engine._overlay] == [[b"stays"], [b"stays"], []]
+    engine.sync()
+    engine.apply([(0, b"stays", None), (1, b"stays", None)], 0)
+    assert [list(recent) for recent in engine._overlay] == [[b"stays"], [b"stays"], []], "LMDB has it"
+    engine.close()
+    again = opened(tmp_path / "store", PairedRowsAgree.layout)
+    assert rows(again, 0) == rows(again, 1) == []
+    again.close()
 
 
 @pytest.fixture(params=["lmdb", "memory"])
