@@ -19,24 +19,30 @@ it. What is promised stands:
 from collections.abc import Sequence
 from typing import Any, Final
 
+from shardmq.bus.messages.columns import Acks, Deliveries, Publishes, entries_of
 from shardmq.bus.messages.shard import Ack, Credit, Delivered, Publish, Spent, Wanted
 
 EARLY_EVENTS: Final = 16
 """What a larger pass holds up is worth less than the second envelope costs: some 40 µs in shard and gateway."""
 
-EARLY: Final = frozenset({Delivered, Spent, Wanted})
+EARLY: Final = frozenset({Deliveries, Delivered, Spent, Wanted})
 """What may leave; behind anything else, it waits with that."""
+
+_PLAIN: Final = frozenset({Publishes, Acks, Ack, Credit})
+"""What holds up no deliveries; nor do publishes that nobody has numbered, delayed or staged."""
 
 
 def may_leave_early(events: Sequence[tuple[Any, Any]]) -> bool:
     """Whether deliveries may leave before the commit, for all that came in the pass: few plain publishes and acks."""
-    if not 0 < len(events) <= EARLY_EVENTS:
-        return False
+    found = 0
     for _, message in events:
         kind = type(message)
         if kind is Publish:
             if message.producer or message.delay_ms or message.transaction:
                 return False
-        elif kind is not Ack and kind is not Credit:
+        elif kind not in _PLAIN:
             return False
-    return True
+        found += entries_of(message)
+        if found > EARLY_EVENTS:
+            return False
+    return found > 0

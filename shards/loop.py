@@ -14,6 +14,7 @@ from typing import Any, Final
 from shardmq.bus.link import LinkLost, LinkOpened
 from shardmq.bus.listener import Listener, Peer, Responder
 from shardmq.bus.messages.base import Call, Inspect
+from shardmq.bus.messages.columns import Publishes, entries_of
 from shardmq.bus.messages.shard import (
     Alarm,
     AtomicCommit,
@@ -212,7 +213,7 @@ class ShardLoop:
         if self._state.behind:
             self._state.go_on()
         events: list[Event] = self._listener.receive(has_come)
-        self.is_conversing = 0 < len(events) <= CONVERSATION_EVENTS and _bytes(events) <= CONVERSATION_BYTES
+        self.is_conversing = 0 < len(events) <= CONVERSATION_EVENTS and _is_small(events)
         while self._listener.more and _bytes(events) < PASS_BYTES:
             events += self._listener.receive()
         events = self._copies.hold_back(events, now)
@@ -377,11 +378,19 @@ class ShardLoop:
         }
 
 
+def _is_small(events: list[Event]) -> bool:
+    """Whether what came may be said by a client that waits for each answer."""
+    said = sum([entries_of(message) for _, message in events])
+    return said <= CONVERSATION_EVENTS and _bytes(events) <= CONVERSATION_BYTES
+
+
 def _bytes(events: list[Event]) -> int:
     total = 0
     for _, message in events:
         if type(message) is Publish:
             total += len(message.batch.records)
+        elif type(message) is Publishes:
+            total += message.size
         elif type(message) is Call and type(message.message) is AtomicCommit:
             total += sum([len(publish.batch.records) for publish in message.message.publishes])
     return total

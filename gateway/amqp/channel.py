@@ -8,14 +8,12 @@ from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.errors import ReplyCode, RequestError, ShardmqError
 from shardmq.gateway.amqp.outbox import ConfirmWriter, Outbox
 from shardmq.gateway.amqp.transaction_buffer import TransactionBuffer
-from shardmq.gateway.links.publish_plan import PublishPlan
-from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.channel_publisher import ChannelPublisher
 from shardmq.gateway.session.client_socket import HELD_OVERHEAD_BYTES
 from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.events import AcksReceived, MethodReceived, PublishesReceived, PublishTooLarge
-from shardmq.protocol.amqp.methods.basic import BasicCancel, BasicPublish
+from shardmq.protocol.amqp.methods.basic import BasicCancel
 from shardmq.protocol.amqp.methods.fields import Method
 
 
@@ -33,10 +31,6 @@ class ReplyQueue(NamedTuple):
 
 OnChannel = PublishesReceived | AcksReceived | MethodReceived | PublishTooLarge
 """What comes on channels."""
-
-
-PlanKey = tuple[int, bytes | bool]
-"""The id of a publish's method, and its property list; or whether it is persistent, if nothing else in it matters."""
 
 
 class ChannelOwner(Protocol):
@@ -78,8 +72,6 @@ class AmqpChannel:
         prefetch: that a new consumer begins with.
         transaction: what was published and settled since the last commit or rollback; None unless the channel is
             transactional (tx.select).
-        plans: how publishes go, by `PlanKey`; with the method, whose id is its own while it is here. Of the topology of
-            `plans_of`.
         replies: where answers to its requests came last; see `reply_queue`.
         cancelled: consumers whose queues are gone, of which the client hears behind the answer it waits for.
     """
@@ -98,8 +90,6 @@ class AmqpChannel:
         "number",
         "outbox",
         "owner",
-        "plans",
-        "plans_of",
         "prefetch",
         "published",
         "publisher",
@@ -122,8 +112,6 @@ class AmqpChannel:
         self.held: deque[tuple[OnChannel, int]] | None = None
         self.is_confirming = session_channel.publisher.is_confirming = False
         self.published = self.unconfirmed = 0
-        self.plans: dict[PlanKey, tuple[ShardLink, PublishPlan, BasicPublish]] = {}
-        self.plans_of = 0
         self.confirm_writer = ConfirmWriter()
         self.last_queue = ""
         self.prefetch = 0

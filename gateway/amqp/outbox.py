@@ -14,14 +14,17 @@ from itertools import chain, repeat
 from typing import Final
 
 from shardmq.bus.messages.shard import Delivered
+from shardmq.gateway.links.publish_plan import PublishPlan
+from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.session.connection import ClientConnection, ConnectionHost
 from shardmq.message.batch_parts import Contents
-from shardmq.message.record_batch import RecordBatch
+from shardmq.message.record_batch import AMQP, RecordBatch
 from shardmq.protocol.amqp import encoder
-from shardmq.protocol.amqp.events import END, METHOD, Event, PublishesReceived
-from shardmq.protocol.amqp.methods.basic import BasicAck, BasicNack, BasicReturn
+from shardmq.protocol.amqp.events import END, FRAME_MIN, FRAME_OVERHEAD, METHOD, Event, PublishesReceived
+from shardmq.protocol.amqp.methods.basic import BasicAck, BasicNack, BasicPublish, BasicReturn
 from shardmq.protocol.amqp.methods.connection import ConnectionBlocked, ConnectionUnblocked
 from shardmq.protocol.amqp.methods.fields import Method
+from shardmq.protocol.amqp.records import unpack
 from shardmq.protocol.amqp.stream_offsets import with_offsets
 from shardmq.protocol.translation import to_amqp
 
@@ -29,6 +32,13 @@ _FRAME: Final = struct.Struct(">BHIHHQBB")
 _PAYLOAD_BYTES: Final = 13
 MULTIPLE: Final = 1
 """The lowest bit of either method. The next of basic.nack is requeue, which says nothing to publishers."""
+
+
+ALONE_BYTES_MAX: Final = FRAME_MIN - FRAME_OVERHEAD
+"""A body of this size is one frame, whatever was agreed on."""
+
+PlanKey = tuple[int, bytes | bool]
+"""The id of a publish's method, and its property list; or whether it is persistent, if nothing else in it matters."""
 
 
 class ConfirmWriter:
@@ -78,15 +88,19 @@ class Outbox(ClientConnection):
 
     Attributes:
         capabilities: what the client is able to hear of, those of `handshake.ASKED_CAPABILITIES`.
+        plans: how publishes go, by `PlanKey`; with the method, whose id is its own while it is here.
+        plans_of: the topology they are of.
     """
 
-    __slots__ = ("_frame_max", "_is_told_blocked", "capabilities")
+    __slots__ = ("_frame_max", "_is_told_blocked", "capabilities", "plans", "plans_of")
 
     def __init__(self, host: ConnectionHost) -> None:
         super().__init__(host)
         self._frame_max = 0
         self._is_told_blocked = False
         self.capabilities: frozenset[str] = frozenset()
+        self.plans: dict[PlanKey, tuple[ShardLink, PublishPlan, BasicPublish]] = {}
+        self.plans_of = 0
 
     def send(self, channel: int, method: Method) -> None:
         """Queue a method for the end of the pass."""
@@ -109,6 +123,12 @@ class Outbox(ClientConnection):
         self, channel: int, consumer: str, tag: int, redelivered: bool, batch: RecordBatch, deliveries: int
     ) -> None:
         """Send messages to a consumer, as `Front.send_delivery` has them."""
+        if batch.count == 1 and batch.flags & AMQP and type(batch) is RecordBatch and not deliveries:
+            ((raw,), (body,)) = unpack(batch.records, 1)
+            if len(body) <= ALONE_BYTES_MAX:
+                envelope = encoder.envelope(channel, consumer, redelivered, batch.exchange, batch.routing_key)
+                self.send_frame(encoder.one(envelope, tag, raw, body))
+                return
         self._send_messages(channel, consumer, tag, redelivered, batch, to_amqp(batch, deliveries))
 
     def send_read(self, channel: int, consumer: str, tag: int, offset: int, batch: RecordBatch) -> None:

@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from shardmq.errors import PreconditionFailed, ReplyCode
-from shardmq.gateway.amqp.channel import AmqpChannel, PlanKey
+from shardmq.gateway.amqp.channel import AmqpChannel
+from shardmq.gateway.amqp.outbox import PlanKey
 from shardmq.gateway.links.publish_plan import PublishPlan
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.session.channel_publisher import ChannelPublisher
@@ -59,8 +60,8 @@ _ASKING: Final = Facts(is_persistent=False, is_plain=False, is_direct_reply=True
 LISTS_PLANNED_MAX: Final = 64
 """Property lists of neighbours that are looked up before any of them is sent; where more differ, each is looked at."""
 
-PLANS_MAX: Final = 4096
-"""Plans remembered for each channel; past it all are forgotten: its messages all differ."""
+PLANS_MAX: Final = 16_384
+"""Plans remembered for each connection, 250 bytes each; past it all are forgotten: its messages all differ."""
 
 
 def publish(channel: AmqpChannel, event: PublishesReceived) -> None:
@@ -98,7 +99,7 @@ def _publish_one(channel: AmqpChannel, event: PublishesReceived) -> bool:
         known, raw = (id(method), False), with_reply_name(raw, channel.reply_name(method.id))
     else:
         return False
-    planned = channel.plans.get(known) or _plan(channel, method, raw, known)
+    planned = channel.outbox.plans.get(known) or _plan(channel, method, raw, known)
     if planned is None:
         return False
     link, plan, _ = planned
@@ -114,7 +115,7 @@ def _publish_mixed(channel: AmqpChannel, event: PublishesReceived, methods: Sequ
     outbox, state = channel.outbox, channel.client.state
     state.changed()
     _forget_old_plans(channel)
-    known = channel.plans.get
+    known = channel.outbox.plans.get
     for method, raw, body in zip(methods, event.lists, event.bodies, strict=True):
         key = id(method), raw
         planned = known(key) or _plan(channel, method, raw, key)
@@ -138,7 +139,7 @@ def _publish_prioritized(channel: AmqpChannel, event: PublishesReceived) -> bool
     if len(different) > LISTS_PLANNED_MAX or not isinstance(publisher, ChannelPublisher):
         return False
     _forget_old_plans(channel)
-    known = channel.plans.get
+    known = channel.outbox.plans.get
     try:
         plans = {raw: known((id(method), raw)) or _plan(channel, method, raw, (id(method), raw)) for raw in different}
     except AmqpError:  # those before it are sent first
@@ -157,10 +158,10 @@ def _publish_prioritized(channel: AmqpChannel, event: PublishesReceived) -> bool
 
 def _forget_old_plans(channel: AmqpChannel) -> None:
     """Forget how publishes go where that was found in another topology."""
-    changes = channel.client.state.topology_changes
-    if channel.plans_of != changes:
-        channel.plans.clear()
-        channel.plans_of = changes
+    outbox, changes = channel.outbox, channel.client.state.topology_changes
+    if outbox.plans_of != changes:
+        outbox.plans.clear()
+        outbox.plans_of = changes
 
 
 def _plan(
@@ -189,9 +190,9 @@ def _plan(
     ((link, queues),) = route
     priority = min(facts.priority or 0, route.levels)
     plan = client.state.routes.plan(queues, method.exchange, method.routing_key, _flags(facts), priority)
-    if len(channel.plans) >= PLANS_MAX:
-        channel.plans.clear()
-    planned = channel.plans[key] = link, plan, method
+    if len(channel.outbox.plans) >= PLANS_MAX:
+        channel.outbox.plans.clear()
+    planned = channel.outbox.plans[key] = link, plan, method
     return planned
 
 

@@ -9,6 +9,7 @@ from shardmq.bus.messages.shard import Delivered
 from shardmq.bus.messages.streams import Reading
 from shardmq.errors import RequestError
 from shardmq.limits import DECLARE_SECONDS, DELIVERY_WINDOW_BYTES
+from shardmq.message.record_batch import RecordBatch
 
 
 class ConsumerLink(Protocol):
@@ -68,6 +69,9 @@ class Receiver(Protocol):
 
     def deliver(self, consumer: "Consumer", delivered: Delivered) -> None:
         """Take messages for one of its consumers."""
+
+    def deliver_fresh(self, consumer: "Consumer", first: int, batch: RecordBatch) -> None:
+        """Take messages for one of its consumers that nobody was delivered before, numbered from `first` on."""
 
     def cancelled(self, consumer: "Consumer", fault: RequestError | None) -> None:
         """Forget a consumer that gets nothing more: its queue is deleted where there is no fault."""

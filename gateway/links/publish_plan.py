@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from shardmq.bus.messages.shard import Publish
-from shardmq.gateway.links.fan_out import Unconfirmed
+from shardmq.gateway.links.fan_out import ConfirmTarget, Unconfirmed
 from shardmq.message.record_batch import RecordBatch
 
 Place = int | tuple[int, int]
@@ -50,6 +50,7 @@ class PublishPlan(NamedTuple):
         priority: of each.
         place: where their batch grows at the first of the queues, if no producer has numbered them.
         header: what they have in common with the others of a batch, as long as serials are given out when it is posted.
+        is_single: whether there is one queue, which does not order what it gets by priorities.
     """
 
     queues: tuple[int, ...]
@@ -59,13 +60,15 @@ class PublishPlan(NamedTuple):
     priority: int
     place: Place
     header: tuple[object, ...]
+    is_single: bool
 
     @staticmethod
     def of(queues: tuple[int, ...], exchange: str, routing_key: str, flags: int, priority: int = 0) -> "PublishPlan":
         """The plan of messages that nobody has numbered."""
         place = place_of(queues, queues[0], priority, 0)
         header = header_of(RecordBatch(exchange, routing_key, flags, 0, 0, 0, 0, b"", priority))
-        return PublishPlan(queues, exchange, routing_key, flags, priority, place, header)
+        is_single = len(queues) == 1 and isinstance(place, int)
+        return PublishPlan(queues, exchange, routing_key, flags, priority, place, header, is_single)
 
 
 NumberedRecords = tuple[int, bytes, int, int]
@@ -104,6 +107,11 @@ class SentBatch:
     waiting: list[Unconfirmed] = field(default_factory=list)
     plan: PublishPlan | None = None
 
+    def confirm(self) -> None:
+        """Confirm all publishes in it."""
+        for entry in self.waiting:
+            entry.confirm()
+
     def join(self, publish: Publish, size: int) -> None:
         """Take a publish along that continues it, with records of `size` bytes."""
         batch = publish.batch
@@ -115,3 +123,95 @@ class SentBatch:
             self.next_serial += batch.count
         if publish.producer:
             self.next_sequence += batch.count
+
+
+class PlannedBatch:
+    """A batch for one queue of publishes of one message each, by one plan and for one target, while it grows.
+
+    It is what most of many queues get in a pass, and takes a third of the time of a `SentBatch`.
+
+    Args:
+        plan: how all of them go.
+        target: hears of them.
+        request: number of the first one.
+        record: its message.
+
+    Attributes:
+        requests: number of each.
+        records: message of each.
+        size: bytes of those.
+    """
+
+    __slots__ = ("plan", "records", "requests", "size", "target")
+
+    def __init__(self, plan: PublishPlan, target: ConfirmTarget, request: int, record: bytes) -> None:
+        self.plan = plan
+        self.target = target
+        self.requests = [request]
+        self.records = [record]
+        self.size = len(record)
+
+    @property
+    def waiting(self) -> list[Unconfirmed]:
+        """Whoever published, as in `SentBatch`."""
+        requests = list(zip(self.requests, self.requests, strict=True))
+        return [Unconfirmed(self.target, requests, 1, 0, self.size, None, 0, is_many=True)]
+
+    def widened(self) -> SentBatch:
+        """Make a batch of it that others may join, too."""
+        plan, count = self.plan, len(self.records)
+        batch = RecordBatch(
+            plan.exchange, plan.routing_key, plan.flags, 0, 0, 0, count, b"".join(self.records), plan.priority
+        )
+        return SentBatch(
+            Publish(plan.queues, batch),
+            (plan.place,),
+            plan.header,
+            (0, 0, 0),
+            self.records,
+            count,
+            self.size,
+            0,
+            0,
+            0,
+            self.waiting,
+            plan,
+        )
+
+
+@dataclass(slots=True, eq=False)
+class PlannedRun:
+    """Planned batches that were posted as one message, and wait for their confirm.
+
+    Attributes:
+        batches: them, in order.
+        number: of the last one, as the shard confirms it; the others' are those before it.
+        size: bytes of their records.
+    """
+
+    batches: list[PlannedBatch]
+    number: int
+    size: int
+
+    @property
+    def waiting(self) -> list[Unconfirmed]:
+        """Whoever published, as in `SentBatch`."""
+        return [entry for batch in self.batches for entry in batch.waiting]
+
+    def confirm(self) -> None:
+        """Confirm all publishes in them; each target hears of neighbours together."""
+        target = self.batches[0].target
+        numbers: list[int] = []
+        for batch in self.batches:
+            if batch.target is not target:
+                target.confirm(list(zip(numbers, numbers, strict=True)))
+                target, numbers = batch.target, []
+            numbers += batch.requests
+        target.confirm(list(zip(numbers, numbers, strict=True)))
+
+    def parts(self) -> list[SentBatch]:
+        """Make a batch with its own number of each."""
+        parts = [batch.widened() for batch in self.batches]
+        for number, part in enumerate(parts, self.number + 1 - len(parts)):
+            part.number = number
+        return parts

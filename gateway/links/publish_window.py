@@ -19,14 +19,23 @@ messages/s without this, 90 and 80,000 with it). With one envelope at a time the
 the median latency at 5,000 messages/s was 1.8 ms so; with two it is 1.4, as without all this.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from shardmq.bus.messages.shard import Confirmed, Publish, PublishRefusal
-from shardmq.errors import ReplyCode
+from shardmq.bus.messages.shard import Publish
 from shardmq.gateway.links.fan_out import ConfirmTarget, FanOut, Unconfirmed, refuse
-from shardmq.gateway.links.publish_plan import NumberedRecords, Place, PublishPlan, SentBatch, header_of, place_of
+from shardmq.gateway.links.posted_publishes import PostedPublishes
+from shardmq.gateway.links.publish_columns import COLUMN_BYTES_MAX, post_columns
+from shardmq.gateway.links.publish_plan import (
+    NumberedRecords,
+    Place,
+    PlannedBatch,
+    PublishPlan,
+    SentBatch,
+    header_of,
+    place_of,
+)
 from shardmq.limits import PUBLISH_WINDOW_BYTES, RECORD_BATCH_RECORDS_MAX
 from shardmq.message.record_batch import RecordBatch
 
@@ -37,16 +46,14 @@ if TYPE_CHECKING:
 JOINED_BYTES: Final = 256 << 10
 """Past this, a batch takes no more publishes: larger ones cost the shard memory and gain nothing."""
 
-
 GATHERED_BYTES: Final = 64 << 10
 """So much is sent whatever the shard has to answer: it is worth an envelope of its own."""
-
 
 GROWN_BYTES: Final = 2 << 10
 """So much of each batch, where many are growing: one of a single message costs a shard nearly as much as one of ten."""
 
 
-class PublishWindow:
+class PublishWindow(PostedPublishes):
     """Publishes on their way to one shard.
 
     Args:
@@ -56,9 +63,7 @@ class PublishWindow:
         stamp: writes time, origin and serial into a record batch.
 
     Attributes:
-        unconfirmed_bytes: handed to the shard, or about to be, without a confirm.
         growing: batches that are not posted, each of them once for every queue of its route.
-        relieved: called once when publishers need not wait any longer.
     """
 
     def __init__(
@@ -68,20 +73,14 @@ class PublishWindow:
         exists: Callable[[int], bool],
         stamp: Callable[[RecordBatch], None],
     ) -> None:
-        self.unconfirmed_bytes = 0
-        self.relieved: list[Callable[[], None]] = []
+        super().__init__(name, exists)
         self._dialer = dialer
-        self._name = name
-        self._exists = exists
         self._stamp = stamp
         self._numbers = 0  # publishes posted in this session
         self._sent = self._sent_before = 0  # the last one that was sent, and the last of what was sent before that
-        self._settled = 0  # the last one that was answered
         self._gathered_bytes = 0  # since something was sent
-        self.growing: dict[Place, SentBatch] = {}
+        self.growing: dict[Place, SentBatch | PlannedBatch] = {}
         self._sorted: dict[int, dict[Place, None]] = {}  # by queue: where batches of one priority grow
-        self._posted: deque[SentBatch] = deque()
-        self._refusals: dict[int, PublishRefusal] = {}
 
     @property
     def is_settled(self) -> bool:
@@ -135,6 +134,8 @@ class PublishWindow:
         header = header_of(batch)
         sender = (publish.producer, publish.delay_ms, publish.transaction)
         growing = self.growing.get(place_of(queues, queues[0], batch.priority, publish.producer))
+        if isinstance(growing, PlannedBatch):
+            growing = self.growing[growing.plan.place] = growing.widened()
         if (
             growing is not None
             and growing.publish.queues is queues
@@ -172,16 +173,30 @@ class PublishWindow:
         """
         growing = self.growing.get(plan.place)
         size = len(record)
-        if growing is None and self._dialer.is_open:  # alone in its pass, as at low rates: half the time `add` takes
-            batch = RecordBatch(plan.exchange, plan.routing_key, plan.flags, 0, 0, 0, 1, record, plan.priority)
-            begun = self._begin_batch(Publish(plan.queues, batch), plan.header, (0, 0, 0))
-            begun.plan = plan
-            begun.waiting.append(Unconfirmed(target, [(request, request)], 1, 0, size, None, 0, is_many=True))
-            self.unconfirmed_bytes += size
-            self._gathered_bytes += size
-            return self.unconfirmed_bytes > PUBLISH_WINDOW_BYTES
+        if growing is None and plan.is_single and not self._sorted and self._dialer.is_open:
+            self.growing[plan.place] = PlannedBatch(plan, target, request, record)
+        elif (
+            isinstance(growing, PlannedBatch)
+            and growing.plan is plan
+            and growing.target is target
+            and growing.size < JOINED_BYTES
+            and len(growing.records) < RECORD_BATCH_RECORDS_MAX
+        ):
+            growing.requests.append(request)
+            growing.records.append(record)
+            growing.size += size
+        else:
+            return self._add_joined(target, request, plan, record)
+        self.unconfirmed_bytes += size
+        self._gathered_bytes += size
+        return self.unconfirmed_bytes > PUBLISH_WINDOW_BYTES
+
+    def _add_joined(self, target: ConfirmTarget, request: int, plan: PublishPlan, record: bytes) -> bool:
+        """Do what `add_planned` does where others' publishes are in the same batch, or it has several queues."""
+        growing = self.growing.get(plan.place)
+        size = len(record)
         if (
-            growing is None
+            not isinstance(growing, SentBatch)
             or growing.plan is not plan
             or growing.next_sequence
             or growing.size >= JOINED_BYTES
@@ -189,8 +204,7 @@ class PublishWindow:
         ):
             batch = RecordBatch(plan.exchange, plan.routing_key, plan.flags, 0, 0, 0, 1, record, plan.priority)
             is_much = self.add(target, request, Publish(plan.queues, batch), None, 0, True)
-            if plan.place in self.growing:  # not where the shard is away
-                self.growing[plan.place].plan = plan
+            self._grows_by(plan, plan.place)
             return is_much
         self.unconfirmed_bytes += size
         self._gathered_bytes += size
@@ -225,7 +239,7 @@ class PublishWindow:
             self._begin_numbered(target, request, plan, numbered)
             return self.unconfirmed_bytes > PUBLISH_WINDOW_BYTES
         if (
-            growing is None
+            not isinstance(growing, SentBatch)
             or growing.plan is not plan
             or growing.next_sequence != sequence
             or growing.sender[0] != producer
@@ -234,8 +248,7 @@ class PublishWindow:
         ):
             batch = RecordBatch(plan.exchange, plan.routing_key, plan.flags, 0, 0, 0, count, records)
             is_much = self.add(target, request, Publish(plan.queues, batch, producer, sequence), None, 0, False)
-            if plan.queues[0] in self.growing:  # not where the shard is away
-                self.growing[plan.queues[0]].plan = plan
+            self._grows_by(plan, plan.queues[0])
             return is_much
         size = len(records)
         self.unconfirmed_bytes += size
@@ -253,6 +266,12 @@ class PublishWindow:
                 Unconfirmed(target, [(request, request)], count, start, size, None, 0, is_many=False)
             )
         return self.unconfirmed_bytes > PUBLISH_WINDOW_BYTES
+
+    def _grows_by(self, plan: PublishPlan, place: Place) -> None:
+        """Note the plan of the batch that grows there; none does where the shard is away."""
+        growing = self.growing.get(place)
+        if isinstance(growing, SentBatch):
+            growing.plan = plan
 
     def _begin_numbered(
         self, target: ConfirmTarget, request: int, plan: PublishPlan, numbered: NumberedRecords
@@ -312,17 +331,39 @@ class PublishWindow:
 
     def close_batches(self) -> None:
         """Post what has grown: what is posted next comes behind it, and the next publish begins another batch."""
-        while self.growing:
-            self._post(next(iter(self.growing.values())))
+        growing = self.growing
+        if not growing:
+            return
+        planned: list[PlannedBatch] = []
+        for batch in list(growing.values()):
+            if isinstance(batch, SentBatch):
+                if not batch.number:  # it is there for every queue of its route
+                    self._post(batch)
+            elif batch.size <= COLUMN_BYTES_MAX:
+                planned.append(batch)
+            else:
+                self._post_whole(batch.widened())
+        growing.clear()
+        if len(planned) == 1:
+            self._post_whole(planned[0].widened())
+        elif planned:
+            self._numbers = post_columns(planned, self._numbers, self._stamp, self._dialer.post, self._posted)
 
-    def _post(self, grown: SentBatch) -> None:
-        publish = grown.publish
-        for queue, place in zip(publish.queues, grown.places, strict=True):
+    def _post(self, grown: SentBatch | PlannedBatch) -> None:
+        if isinstance(grown, PlannedBatch):
+            del self.growing[grown.plan.place]
+            self._post_whole(grown.widened())
+            return
+        for queue, place in zip(grown.publish.queues, grown.places, strict=True):
             del self.growing[place]
             if isinstance(place, tuple):
                 del self._sorted[queue][place]
                 if not self._sorted[queue]:
                     del self._sorted[queue]
+        self._post_whole(grown)
+
+    def _post_whole(self, grown: SentBatch) -> None:
+        publish = grown.publish
         batch = publish.batch
         if len(grown.records) > 1:
             batch.count = grown.count
@@ -343,28 +384,6 @@ class PublishWindow:
             self._sent_before, self._sent = self._sent, self._numbers
         self._gathered_bytes = 0
 
-    def on_refusal(self, message: PublishRefusal) -> None:
-        """Note a refusal until its confirm comes: of several queues' refusals, the one that took least counts."""
-        noted = self._refusals.get(message.number)
-        if noted is None or message.taken < noted.taken:
-            self._refusals[message.number] = message
-
-    def on_confirmed(self, message: Confirmed) -> None:
-        """Settle all publishes up to a number."""
-        posted, upto, refusals = self._posted, message.upto, self._refusals
-        self._settled = upto
-        while posted and posted[0].number <= upto:
-            batch = posted.popleft()
-            self.unconfirmed_bytes -= batch.size
-            if refusals and batch.number in refusals:
-                self._refuse(batch, refusals[batch.number])
-            else:
-                for entry in batch.waiting:
-                    entry.confirm()
-        if refusals:
-            self._refusals = {number: refusal for number, refusal in refusals.items() if number > upto}
-        self._relieve()
-
     def lost(self, text: str) -> None:
         """Refuse everything: the shard went away, or begins a new session, and nothing is certain any more."""
         self._numbers = self._sent = self._sent_before = self._settled = self._gathered_bytes = 0
@@ -378,21 +397,3 @@ class PublishWindow:
             for first, last in entry.requests:
                 refuse(entry.target, first, last, entry.fan_out, text)
         self._relieve()
-
-    def _refuse(self, batch: SentBatch, refusal: PublishRefusal) -> None:
-        code, text = refusal.code, refusal.text
-        is_missing = code == ReplyCode.NOT_FOUND
-        if is_missing and any(map(self._exists, batch.publish.queues)):
-            is_missing = False
-            code, text = ReplyCode.RESOURCE_ERROR, f"{self._name} is back, but has not all its queues; publish again"
-        for entry in batch.waiting:
-            if is_missing and entry.is_many:
-                entry.confirm()
-            else:
-                entry.refuse(code, text, max(0, refusal.taken - entry.start))
-
-    def _relieve(self) -> None:
-        if self.relieved and self.unconfirmed_bytes < PUBLISH_WINDOW_BYTES // 2:
-            relieved, self.relieved = self.relieved, []
-            for call in relieved:
-                call()

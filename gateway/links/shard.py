@@ -7,9 +7,9 @@ from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.dialer import Dialer
 from shardmq.bus.link import LinkLost, LinkOpened
 from shardmq.bus.messages.base import Answer, Refusal
+from shardmq.bus.messages.columns import Deliveries
 from shardmq.bus.messages.dead_letters import DeadLetter
 from shardmq.bus.messages.shard import (
-    Ack,
     Alarm,
     Cancel,
     Cancelled,
@@ -35,6 +35,7 @@ from shardmq.gateway.links.common_deliveries import CommonDeliveries
 from shardmq.gateway.links.consumer import Consumer, Receiver
 from shardmq.gateway.links.publish_window import PublishWindow
 from shardmq.gateway.links.requests import FOREVER, Requests
+from shardmq.gateway.links.settlements import post_acks
 from shardmq.limits import DECLARE_SECONDS, DELIVERY_CREDIT_SHARE
 from shardmq.message.record_batch import RecordBatch
 
@@ -105,6 +106,7 @@ class ShardLink:
             Confirmed: self._on_confirmed,
             PublishRefusal: self.confirms.on_refusal,
             Delivered: self._on_delivered,
+            Deliveries: self._on_deliveries,
             **self._common.handlers,
             Answer: requests.on_answer,
             Got: requests.on_answer,
@@ -249,14 +251,18 @@ class ShardLink:
             self._changed()
 
     def _post_settlements(self) -> None:
-        for consumer in self._touched:
-            self.dialer.post(Ack(consumer.number, consumer.settled))
-            consumer.settled = []
+        post_acks(self._touched, self.dialer.post)
         self._touched.clear()
 
     def _on_delivered(self, message: Delivered) -> None:
         if (consumer := self._consumers.get(message.consumer)) is not None:
             consumer.receiver.deliver(consumer, message)
+
+    def _on_deliveries(self, message: Deliveries) -> None:
+        consumers = self._consumers
+        for number, first, batch in zip(message.consumers, message.firsts, message.batches, strict=True):
+            if (consumer := consumers.get(number)) is not None:
+                consumer.receiver.deliver_fresh(consumer, first, batch)
 
     def _on_wanted(self, message: Wanted) -> None:
         if (consumer := self._consumers.get(message.consumer)) is not None:

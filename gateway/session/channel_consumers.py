@@ -14,6 +14,8 @@ from shardmq.gateway.session.delivery_tags import DeliveryTags
 from shardmq.gateway.session.groups.consumers import GroupConsumers
 from shardmq.gateway.session.groups.subscription import Subscription
 from shardmq.gateway.session.prefetch import ChannelPrefetch
+from shardmq.limits import DELIVERY_CREDIT_SHARE
+from shardmq.message.record import cost
 from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.entities import Queue
 
@@ -252,6 +254,28 @@ class ChannelConsumers(ChannelPrefetch):
         else:
             shared.put(consumer, delivered)
             self._hand_on(shared)
+
+    def deliver_fresh(self, consumer: Consumer, first: int, batch: RecordBatch) -> None:
+        """Number what a shard sent for the first time and pass it on: `deliver`, for what comes often."""
+        shared, count = self._shared, batch.count
+        has_room = shared is None or (not shared.has_waiting and count < shared.limit - self.unacked)
+        is_special = (
+            consumer.takes_replies or consumer.settled_late or consumer.borrowed or consumer.reading is not None
+        )
+        if is_special or not has_room:
+            self.deliver(consumer, Delivered(consumer.number, first, False, batch))
+            return
+        link = consumer.link
+        if consumer.auto_ack:
+            tag = self.tags.hand_out((consumer, link.life), first, count, outstanding=False)
+        else:
+            consumer.hold(count)
+            tag = self.tags.hand_out((consumer, link.life), first, count, outstanding=True)
+        front = self.client.front
+        front.send_delivery(self.number, consumer.tag, tag, False, batch, 0)
+        consumer.owed += cost(batch, consumer.overhead)
+        if consumer.owed * DELIVERY_CREDIT_SHARE >= consumer.window and front.is_writable:
+            link.taken(consumer)
 
     def deliver_directly(self, consumer: Consumer, batch: RecordBatch) -> bool:
         """Number messages that come past the shard and pass them on; returns whether there is room for them now."""

@@ -29,10 +29,11 @@ import zmq
 from shardmq.bus.address import check_private, is_tcp
 from shardmq.bus.curve import CurveGuard, guard_of
 from shardmq.bus.messages.base import BusMessage, Hello, Ping, Reset, Welcome
+from shardmq.bus.messages.columns import Deliveries, Publishes
 from shardmq.errors import StartupRefused
 from shardmq.limits import LINK_PING_SECONDS, LINK_SILENCE_SECONDS
 
-BUS_PROTOCOL: Final = 4
+BUS_PROTOCOL: Final = 5
 """Sent in Hello. A listener opens sessions only with dialers of its own version."""
 
 ENVELOPES_PER_RECEIVE: Final = 64
@@ -134,9 +135,13 @@ def _portions(messages: list[BusMessage]) -> Iterator[list[BusMessage]]:
         batch = getattr(message, "batch", None)
         if batch is not None:
             size += len(batch.records)
-            if size > ENVELOPE_BYTES:
-                yield messages[start : place + 1]
-                start, size = place + 1, 0
+        elif type(message) is Deliveries or type(message) is Publishes:
+            size += message.size
+        else:
+            continue
+        if size > ENVELOPE_BYTES:
+            yield messages[start : place + 1]
+            start, size = place + 1, 0
     if start < len(messages):
         yield messages[start:] if start else messages
 

@@ -54,6 +54,12 @@ class Peer:
     def __repr__(self) -> str:
         return f"Peer({self.name})"
 
+    @property
+    def newest(self) -> BusMessage | None:
+        """The message that was posted last, if it was not sent yet."""
+        outbox = self._session.outbox
+        return outbox[-1] if outbox else None
+
     def post(self, message: BusMessage) -> None:
         """Send a message with the listener's next flush."""
         self._session.outbox.append(message)

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
+from shardmq.shards.consumers.alone import plain, serve_alone
 from shardmq.shards.consumers.consumer import Consumer
 from shardmq.shards.consumers.serving import Source, serve, serve_each
 
@@ -42,10 +43,11 @@ class RoundRobin:
         exclusive: the consumer that wants to be the only one, if there is one.
     """
 
-    __slots__ = ("_active", "_consumers", "_levels", "_single", "_source", "exclusive")
+    __slots__ = ("_active", "_consumers", "_levels", "_plain", "_single", "_source", "exclusive")
 
     def __init__(self, source: Source, single: bool = False) -> None:
         self._source = source
+        self._plain = plain(source)
         self._single = single
         self._active: Consumer | None = None  # of a single active consumer
         self._consumers: dict[Consumer, None] = {}  # oldest first
@@ -101,8 +103,13 @@ class RoundRobin:
 
     def deliver(self) -> None:
         """Hand out what is ready to those with credit, in turn and in equal shares, the highest priority first."""
-        source = self._source
-        for level in self._levels:
+        source, levels, queue = self._source, self._levels, self._plain
+        if queue is not None:
+            if not queue.ready:
+                return
+            if len(levels) == 1 and len(levels[0].turns) == 1 and serve_alone(queue, levels[0].turns[0]):
+                return
+        for level in levels:
             turns = level.turns
             while turns and (ready := source.ready):
                 if len(turns) > 1:

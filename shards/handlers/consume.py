@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, Final
 
 from shardmq.bus.listener import Peer, Responder
+from shardmq.bus.messages.columns import Acks
 from shardmq.bus.messages.shard import (
     Ack,
     Cancel,
@@ -54,6 +55,7 @@ class Consuming:
             Cancel: self._cancel,
             Release: self._release,
             Ack: self.settle,
+            Acks: self._settle_all,
             Nack: self.requeue,
             Renew: self._renew,
             Credit: self._credit,
@@ -202,6 +204,19 @@ class Consuming:
         for start, end in message.ranges:
             consumer.settler.settle(consumer.release(start, end))
         self._stir(consumer)
+
+    def _settle_all(self, peer: Peer, message: Acks) -> None:
+        consumers = self._state.peers[peer].consumers
+        for number, start, end in zip(message.consumers, message.starts, message.ends, strict=True):
+            consumer = consumers.get(number)
+            if consumer is None:
+                continue
+            try:
+                consumer.settler.settle(consumer.release(start, end))
+            except RowDamaged as damage:
+                self._state.take_out(damage)
+                continue
+            self._stir(consumer)
 
     def requeue(self, peer: Peer, message: Nack) -> None:
         """Requeue messages, now or later, or reject them, as a consumer says."""

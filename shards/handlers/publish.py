@@ -6,9 +6,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from shardmq.bus.listener import Peer
+from shardmq.bus.messages.columns import Publishes
 from shardmq.bus.messages.dead_letters import Gone
 from shardmq.bus.messages.shard import Confirmed, Publish, PublishRefusal
-from shardmq.errors import ReplyCode
+from shardmq.errors import ReplyCode, RowDamaged
 from shardmq.limits import LETTER_PRODUCERS
 from shardmq.message.record_batch import PERSISTENT, RecordBatch
 from shardmq.shards.handlers.delays import DelayedMessages
@@ -37,7 +38,11 @@ class Publishing:
         self._delays = delays
         self._transactions = transactions
         self._confirming: dict[Peer, PeerState] = {}
-        self.handlers: dict[type, Callable[[Any, Any], None]] = {Publish: self._publish, Gone: self._gone}
+        self.handlers: dict[type, Callable[[Any, Any], None]] = {
+            Publish: self._publish,
+            Publishes: self._publish_all,
+            Gone: self._gone,
+        }
 
     def confirm(self) -> None:
         """Confirm what was published: everything is on disk."""
@@ -81,6 +86,33 @@ class Publishing:
                 self._active[number] = hosted
         if refused is not None:
             self._refuse(peer, client, message, *refused)
+
+    def _publish_all(self, peer: Peer, message: Publishes) -> None:
+        size = message.size
+        if self._space.left < size:
+            for number, batch in zip(message.queues, message.batches(), strict=True):
+                self._publish(peer, Publish((number,), batch))
+            return
+        client = self._peers[peer]
+        self._confirming[peer] = client
+        self._space.left -= size
+        queues, active = self._queues, self._active
+        for number, batch in zip(message.queues, message.batches(), strict=True):
+            client.published += 1
+            hosted = queues.get(number)
+            if hosted is None or hosted.is_condemned:
+                self._refuse(peer, client, Publish((number,), batch), 0, number)
+                continue
+            try:
+                taken = self._take(hosted, batch, 0) if hosted.refuses else hosted.queue.append(batch)
+            except RowDamaged as damage:
+                self._state.take_out(damage)
+                text = self._state.quarantine.text(number)
+                peer.post(PublishRefusal(client.published, ReplyCode.RESOURCE_ERROR, text))
+                continue
+            active[number] = hosted
+            if taken < batch.count:
+                self._refuse(peer, client, Publish((number,), batch), taken, number)
 
     def _publish_later(self, peer: Peer, client: PeerState, message: Publish) -> None:
         state = self._state

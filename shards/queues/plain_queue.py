@@ -6,13 +6,14 @@ A message may bring a time to live with it, so even here messages expire; who ex
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from shardmq.message.record_batch import RecordBatch
+from shardmq.message.record_batch import PERSISTENT, RecordBatch
 from shardmq.ranges import RangeSet
 from shardmq.runtime.clock import SteadyClock
 from shardmq.shards.queues.dead_letter_outbox import DeadLetterOutbox
 from shardmq.shards.queues.delivery import ALL_BATCHES, Delivery
+from shardmq.shards.queues.ready_messages import MARK_LEAP
 from shardmq.shards.queues.subqueue import EXPIRE_BATCHES, Subqueue
-from shardmq.shards.segments.segment import Ranges, Segment
+from shardmq.shards.segments.segment import NumberedBatch, Ranges, Segment
 from shardmq.shards.storage.recovery import NOTHING_STORED, RecoveredQueue
 from shardmq.shards.storage.write_buffer import WriteBuffer
 from shardmq.topology.arguments import QueueArguments
@@ -55,6 +56,35 @@ class PlainQueue(Subqueue):
     def subqueues(self) -> Sequence[Subqueue]:
         """Return the subqueues that consumers are served from, in that order."""
         return (self,)
+
+    def take_alone(self, limit: int, room: int) -> NumberedBatch | None:
+        """Hand out all that is ready, where that is one batch which came in this pass, as in most of many queues.
+
+        Args:
+            limit: so many messages at most.
+            room: bytes they may take.
+
+        Returns:
+            The batch, and the number of its first message; None where it is not so simple.
+        """
+        segment = self._open
+        if segment is None or self.fresh != segment.count or self.returned.count or self.can_expire:
+            return None
+        batches = segment.batches
+        if batches is None or len(batches) != 1:
+            return None
+        only = first, batch = batches[0]
+        count = batch.count
+        if count > limit or len(batch.records) > room:
+            return None
+        self.fresh = 0
+        self._reading = None
+        self.cursor = end = first + count
+        if end > self.delivered_mark and self._durable and batch.flags & PERSISTENT:
+            self._raise_mark(end + MARK_LEAP)
+        self.unacked += count
+        self.delivered += count
+        return only
 
     def peek(self, offset: int, count: int) -> list[Delivery]:
         """Look at ready messages; nothing changes."""

@@ -147,7 +147,7 @@ class SegmentLog:
         """Settle live messages [start, end)."""
         index = self.index
         segments = index.segments
-        place = index.place(start)
+        place = index.place(start) if len(segments) > 1 else 0
         while start < end:
             segment = segments[place]
             stop = min(end, segment.end)

@@ -128,7 +128,7 @@ class Subqueue(ReadyMessages):
     def seal(self) -> None:
         """The pass ends; what comes next goes into another segment."""
         self._open = None
-        self.offered()
+        self._arrived = self.next  # as `offered` says
         if self.young >= MERGE_SEGMENTS or self.total >= COMPACT_TOTAL_MIN:
             self.look()
 

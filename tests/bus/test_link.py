@@ -10,9 +10,10 @@ import pytest
 import zmq
 
 from shardmq.bus.dialer import HELLO_SECONDS, Dialer
-from shardmq.bus.link import ENVELOPE_BYTES, RECEIVE_BYTES, LinkLost, LinkOpened
+from shardmq.bus.link import ENVELOPE_BYTES, RECEIVE_BYTES, LinkLost, LinkOpened, LinkState
 from shardmq.bus.listener import Listener
 from shardmq.bus.messages.base import Answer, Call
+from shardmq.bus.messages.columns import Publishes
 from shardmq.bus.messages.shard import (
     Confirmed,
     Publish,
@@ -243,3 +244,10 @@ def test_a_listener_takes_a_bounded_number_of_bytes_at_a_time(pair: Pair) -> Non
         assert pair.listener.more or len(events) < 4
         taken.append(len(events))
     assert max(taken) <= RECEIVE_BYTES // ENVELOPE_BYTES + 1
+
+
+def test_publishes_in_columns_count_for_the_size_of_an_envelope() -> None:
+    record = bytes(ENVELOPE_BYTES // 2 + 1)
+    state = LinkState(1, 0.0)
+    state.outbox = [Publishes("", 0, 0, 0, 0, 0, [1], ["q"], [1], [record]) for _ in range(3)]
+    assert len(list(state.envelopes(0.0))) == 2

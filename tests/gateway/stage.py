@@ -31,6 +31,7 @@ from shardmq.gateway.server import Server
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.topology.changes import Change
 from shardmq.topology.entities import PREDECLARED, Binding, Exchange, OpenTransaction, Permission, Queue, User, Vhost
+from tests.gateway.columns import one_by_one
 from tests.warm import quick_hash
 
 PATIENCE_SECONDS: Final = 10.0
@@ -57,7 +58,7 @@ class ShardEnd:
                 self.heard.append(event.message)
                 self.requests[id(event.message)] = event.request, event.message
             else:
-                self.heard.append(event)
+                self.heard += one_by_one(event)
         self.listener.tick(time.monotonic())
 
     def say(self, *messages: Any) -> None:

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from shardmq.bus.link import LinkLost
+from shardmq.bus.messages.columns import Deliveries
+from shardmq.bus.messages.shard import Delivered
 from shardmq.gateway.links.common_deliveries import CommonDeliveries
 
 
@@ -18,6 +20,10 @@ class Heard:
         for event in events:
             if type(event) is LinkLost:
                 self._common.clear()
+            if type(event) is Deliveries:
+                for consumer, first, batch in zip(event.consumers, event.firsts, event.batches, strict=True):
+                    self._whole.append(Delivered(consumer, first, False, batch))
+                continue
             self._common.handlers.get(type(event), self._whole.append)(event)
         taken = self._whole[:]
         self._whole.clear()

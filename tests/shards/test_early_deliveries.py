@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from shardmq.bus.messages.base import Answer, BusMessage, Call
+from shardmq.bus.messages.columns import Publishes
 from shardmq.bus.messages.shard import (
     Ack,
     AtomicCommit,
@@ -49,7 +50,7 @@ class Commits:
         def watched(writes: WriteBatch) -> None:
             if writes.put:
                 Poller([self.shard.dialer.socket]).wait(LOOK_SECONDS)
-                self.early.append(self.shard.dialer.receive())
+                self.early.append(self.shard.heard.whole(self.shard.dialer.receive()))
                 self.shard.inbox += self.early[-1]
                 if self.within is not None:
                     within, self.within = self.within, None
@@ -89,11 +90,24 @@ def test_a_delivery_leaves_before_the_commit_and_the_confirm_after_it(shard: Ins
     assert kinds(shard.inbox) == [Delivered]  # once
 
 
+def test_few_publishes_in_columns_leave_early_as_well(shard: Inside, commits: Commits) -> None:
+    shard.send(many(2))
+    shard.expect(Confirmed, lambda confirmed: confirmed.upto == shard.published + 2)
+    (early,) = commits.early
+    assert numbers(early) == [1, 2]
+
+
 def test_the_first_message_that_is_delivered_of_a_queue_waits_for_its_mark(shard: Inside, commits: Commits) -> None:
     shard.ask(consume(2, 2))
     shard.publish(Publish((2,), run_of(1, 1)), Publish((1,), run_of(2, 1)))
     assert commits.early == [[]]
     assert sorted(numbers([shard.expect(Delivered), shard.expect(Delivered)])) == [1, 2]
+
+
+def many(count: int) -> Publishes:
+    """Publishes of a message each, to one queue."""
+    records = [run_of(number, 1).records for number in range(1, count + 1)]
+    return Publishes("", 1, 0, 5, 9, 1, [1] * count, ["q"] * count, [1] * count, records)
 
 
 @pytest.mark.parametrize(
@@ -103,6 +117,7 @@ def test_the_first_message_that_is_delivered_of_a_queue_waits_for_its_mark(shard
         ([Call(9, AtomicCommit([Publish((1,), run_of(1, 1))], [], []))], "a channel's commit"),
         ([Publish((1,), run_of(1, 1)), consume(2, 2)], "a pass with a request"),
         ([Publish((1,), run_of(number, 1)) for number in range(1, 18)], "a large pass"),
+        ([many(17)], "many publishes in columns"),
         ([Publish((1,), run_of(1, 1)), Publish((2,), run_of(2, 1), delay_ms=60_000)], "a pass with a delayed message"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -19,6 +19,7 @@ from shardmq.gateway.session.client import Client
 from shardmq.gateway.session.groups.partition import MemberPartition
 from shardmq.gateway.session.groups.subscription import Subscription
 from shardmq.gateway.session.prefetch import PrefetchLimits, SharedPrefetch
+from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.partitions import partitions_of
 
 RELEASE_SECONDS: Final = 30.0
@@ -198,6 +199,10 @@ class Member(PrefetchLimits):
         else:
             self._share()
         self._retune_later()
+
+    def deliver_fresh(self, consumer: Consumer, first: int, batch: RecordBatch) -> None:
+        """Take messages of a partition that nobody was delivered before."""
+        self.deliver(consumer, Delivered(consumer.number, first, False, batch))
 
     def deliver(self, consumer: Consumer, delivered: Delivered) -> None:
         """Take messages of a partition."""

@@ -10,6 +10,7 @@ are half-open, [first, end).
 
 base.py           The base of bus messages; opening a link, requests, answers, refusals, inspection.
 shard.py          To and from shards.
+columns.py        Many publishes, deliveries or acks of one pass as one message.
 deliveries.py     Deliveries of which many have the same messages.
 reads.py          Looking at a queue, reading it in parallel, reserving its messages.
 streams.py        What is read of streams.

@@ -5,6 +5,7 @@ from typing import ClassVar
 import msgspec
 
 from shardmq.bus.messages.base import Answer, BusMessage, Call, Inspect, Refusal, Request
+from shardmq.bus.messages.columns import Acks, Deliveries, Publishes
 from shardmq.bus.messages.dead_letters import DeadLetter, DeadLetterAccepted, DeadLetterRefused, Gone
 from shardmq.bus.messages.deliveries import CommonDelivery, CommonForgotten, DeliveredPart
 from shardmq.bus.messages.groups import (
@@ -348,8 +349,10 @@ ShardRequest = (
 
 ToShard = (
     Publish
+    | Publishes
     | Release
     | Ack
+    | Acks
     | Nack
     | Credit
     | Renew
@@ -366,6 +369,7 @@ ShardEvent = (
     | Confirmed
     | PublishRefusal
     | Delivered
+    | Deliveries
     | CommonDelivery
     | CommonForgotten
     | DeliveredPart

@@ -19,8 +19,9 @@ from shardmq.protocol.amqp.methods import codec as methods
 from shardmq.protocol.amqp.methods.basic import BasicDeliver
 from shardmq.protocol.amqp.methods.fields import Method
 
-ENVELOPES_KEPT: Final = 4096
-"""Envelopes remembered, of all connections: some hundred bytes each."""
+ENVELOPES_KEPT: Final = 16_384
+"""Envelopes remembered, of all connections: some hundred bytes each. With 10,000 queues in turn and fewer than those,
+none would be found: each takes 8 µs."""
 
 PACKINGS_KEPT: Final = 1024
 """Sizes of envelopes for which it is remembered how their deliveries are put together."""
@@ -117,7 +118,7 @@ def deliveries(
         frame_max: the largest frame agreed on, in bytes.
     """
     if len(bodies) == 1 and len(bodies[0]) <= frame_max - FRAME_OVERHEAD:
-        return _one(envelope, first_tag, lists[0], bodies[0])
+        return one(envelope, first_tag, lists[0], bodies[0])
     sizes = set(map(len, bodies))
     longest = max(sizes)
     if longest > frame_max - FRAME_OVERHEAD:
@@ -127,8 +128,15 @@ def deliveries(
     return _different(envelope, first_tag, lists, bodies)
 
 
-def _one(envelope: Envelope, tag: int, properties: bytes, body: bytes) -> bytes:
-    """One message with a body of one frame at most; a third of the time that `_different` takes."""
+def one(envelope: Envelope, tag: int, properties: bytes, body: bytes) -> bytes:
+    """The frames of one message with a body of one frame at most; a third of the time that several take each.
+
+    Args:
+        envelope: of its consumer.
+        tag: its delivery tag.
+        properties: its property list.
+        body: its body.
+    """
     _, before, behind, start, pack = envelope
     size = len(body)
     head = pack(before, tag, behind, _CONTENT.size + len(properties), _BASIC, size)

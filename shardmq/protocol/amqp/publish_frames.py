@@ -17,7 +17,7 @@ from shardmq.protocol.amqp.events import BODY, END, FRAME_OVERHEAD, HEADER, Publ
 from shardmq.protocol.amqp.methods import codec as methods
 from shardmq.protocol.amqp.methods.basic import BasicPublish
 
-PUBLISHES_KNOWN: Final = 4096
+PUBLISHES_KNOWN: Final = 16_384
 """Publish methods remembered by their bytes. When there are more, all are forgotten: they belong to messages whose
 routing keys all differ. Each takes a kilobyte at most."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shardmq.bus.messages.base import BusMessage
 from shardmq.bus.messages.shard import Confirmed, Publish, PublishRefusal
 from shardmq.errors import ReplyCode
 from shardmq.gateway.links.fan_out import FanOut
@@ -17,6 +18,7 @@ from shardmq.gateway.links.publish_plan import PublishPlan, SortingQueues
 from shardmq.gateway.links.publish_window import PublishWindow
 from shardmq.message.record import pack_many, unpack
 from shardmq.message.record_batch import RecordBatch
+from tests.gateway.columns import one_by_one
 
 ROUTES: list[tuple[int, ...]] = [(1,), (2,), (1, 2), (3, 1)]
 SORTING_ROUTES = [SortingQueues((4,)), SortingQueues((4, 5)), SortingQueues((6, 4)), (4, 1), (5, 6)]
@@ -31,7 +33,9 @@ class Posted:
 
     def __init__(self) -> None:
         self.publishes: list[Publish] = []
-        self.post = self.publishes.append
+
+    def post(self, message: BusMessage) -> None:
+        self.publishes += one_by_one(message)
 
 
 @dataclass(eq=False)

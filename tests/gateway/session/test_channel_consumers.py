@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from shardmq.bus.messages.base import Answer, BusMessage
+from shardmq.bus.messages.columns import Deliveries
 from shardmq.bus.messages.shard import (
     Ack,
     Cancelled,
@@ -118,6 +119,20 @@ def test_deliveries_in_vain_are_passed_on(start_stage: StartStage) -> None:
         answer = client.receive()
         assert isinstance(answer, Ok)
         assert answer.result["deliveries"] == 2
+
+
+def test_deliveries_in_columns_are_as_each_by_itself(start_stage: StartStage) -> None:
+    stage = start_stage([("q", 0, {})])
+    with RawClient(stage).open() as client:
+        consumer = consuming(stage, client)
+        stage.say(0, Deliveries([consumer, 999, consumer], [10, 0, 20], [run_of(2), run_of(1), run_of(3)]))
+        found = [client.receive() for _ in range(2)]
+        assert [(each.tag, each.redelivered, each.count) for each in found if isinstance(each, BasicDeliver)] == [
+            (1, False, 2),
+            (3, False, 3),
+        ]
+        client.send(BasicAck(1, [(2, 4)]))
+        assert stage.expect(0, Ack).ranges == [(11, 12), (20, 22)]
 
 
 def test_a_nack_may_delay_the_return(start_stage: StartStage) -> None:

@@ -1,0 +1,77 @@
+"""Publishes that a shard has been sent, and what it says of them."""
+
+from collections import deque
+from collections.abc import Callable
+
+from shardmq.bus.messages.shard import Confirmed, PublishRefusal
+from shardmq.errors import ReplyCode
+from shardmq.gateway.links.publish_plan import PlannedRun, SentBatch
+from shardmq.limits import PUBLISH_WINDOW_BYTES
+
+
+class PostedPublishes:
+    """Publishes that wait for the confirm of one shard.
+
+    Args:
+        name: of the shard.
+        exists: whether the topology has a queue of that id.
+
+    Attributes:
+        unconfirmed_bytes: handed to the shard, or about to be, without a confirm.
+        relieved: called once when publishers need not wait any longer.
+    """
+
+    def __init__(self, name: str, exists: Callable[[int], bool]) -> None:
+        self.unconfirmed_bytes = 0
+        self.relieved: list[Callable[[], None]] = []
+        self._name = name
+        self._exists = exists
+        self._settled = 0  # the last one that was answered
+        self._posted: deque[SentBatch | PlannedRun] = deque()
+        self._refusals: dict[int, PublishRefusal] = {}
+
+    def on_refusal(self, message: PublishRefusal) -> None:
+        """Note a refusal until its confirm comes: of several queues' refusals, the one that took least counts."""
+        noted = self._refusals.get(message.number)
+        if noted is None or message.taken < noted.taken:
+            self._refusals[message.number] = message
+
+    def on_confirmed(self, message: Confirmed) -> None:
+        """Settle all publishes up to a number."""
+        posted, upto, refusals = self._posted, message.upto, self._refusals
+        self._settled = upto
+        while posted and posted[0].number <= upto:
+            batch = posted.popleft()
+            self.unconfirmed_bytes -= batch.size
+            if refusals:
+                self._settle(batch, refusals)
+            else:
+                batch.confirm()
+        if refusals:
+            self._refusals = {number: refusal for number, refusal in refusals.items() if number > upto}
+        self._relieve()
+
+    def _settle(self, batch: SentBatch | PlannedRun, refusals: dict[int, PublishRefusal]) -> None:
+        for part in (batch,) if isinstance(batch, SentBatch) else batch.parts():
+            if part.number in refusals:
+                self._refuse(part, refusals[part.number])
+            else:
+                part.confirm()
+
+    def _refuse(self, batch: SentBatch, refusal: PublishRefusal) -> None:
+        code, text = refusal.code, refusal.text
+        is_missing = code == ReplyCode.NOT_FOUND
+        if is_missing and any(map(self._exists, batch.publish.queues)):
+            is_missing = False
+            code, text = ReplyCode.RESOURCE_ERROR, f"{self._name} is back, but has not all its queues; publish again"
+        for entry in batch.waiting:
+            if is_missing and entry.is_many:
+                entry.confirm()
+            else:
+                entry.refuse(code, text, max(0, refusal.taken - entry.start))
+
+    def _relieve(self) -> None:
+        if self.relieved and self.unconfirmed_bytes < PUBLISH_WINDOW_BYTES // 2:
+            relieved, self.relieved = self.relieved, []
+            for call in relieved:
+                call()

@@ -1,0 +1,62 @@
+"""Publishes to many queues, which are posted as one message."""
+
+from collections import deque
+from collections.abc import Callable
+from itertools import groupby
+from operator import attrgetter
+from typing import Final
+
+from shardmq.bus.messages.base import BusMessage
+from shardmq.bus.messages.columns import COLUMN_ENTRIES_MAX, Publishes
+from shardmq.gateway.links.publish_plan import PlannedBatch, PlannedRun, SentBatch
+from shardmq.message.record_batch import RecordBatch
+
+COLUMN_BYTES_MAX: Final = 4096
+"""Batches up to this size go together; what a message of its own costs is little beside larger ones."""
+
+_HEADER: Final = attrgetter("plan.exchange", "plan.flags", "plan.priority")
+
+
+def post_columns(
+    batches: list[PlannedBatch],
+    numbers: int,
+    stamp: Callable[[RecordBatch], None],
+    post: Callable[[BusMessage], None],
+    posted: deque[SentBatch | PlannedRun],
+) -> int:
+    """Post batches for different queues, as many as possible with one message.
+
+    Args:
+        batches: them.
+        numbers: the number of the publish that was posted last.
+        stamp: writes time, origin and serial into a record batch.
+        post: posts a message.
+        posted: what waits for its confirm; they are added to it.
+
+    Returns:
+        The number of the last of them.
+    """
+    for (exchange, flags, priority), found in groupby(batches, _HEADER):
+        alike = list(found)
+        for start in range(0, len(alike), COLUMN_ENTRIES_MAX):
+            run = alike[start : start + COLUMN_ENTRIES_MAX]
+            counts = [len(batch.records) for batch in run]
+            head = RecordBatch(exchange, "", flags, 0, 0, 0, sum(counts), b"")
+            stamp(head)
+            post(
+                Publishes(
+                    exchange,
+                    flags,
+                    priority,
+                    head.timestamp_ms,
+                    head.origin,
+                    head.serial,
+                    [batch.plan.queues[0] for batch in run],
+                    [batch.plan.routing_key for batch in run],
+                    counts,
+                    [b"".join(batch.records) for batch in run],
+                )
+            )
+            numbers += len(run)
+            posted.append(PlannedRun(run, numbers, sum([batch.size for batch in run])))
+    return numbers

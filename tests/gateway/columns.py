@@ -1,0 +1,16 @@
+"""What a gateway says column by column, message by message."""
+
+from typing import Any
+
+from shardmq.bus.messages.columns import Acks, Publishes
+from shardmq.bus.messages.shard import Ack, Publish
+
+
+def one_by_one(message: Any) -> list[Any]:
+    """The messages that say what this one does, each for one queue or consumer."""
+    if isinstance(message, Publishes):
+        return [Publish((queue,), batch) for queue, batch in zip(message.queues, message.batches(), strict=True)]
+    if isinstance(message, Acks):
+        told = zip(message.consumers, message.starts, message.ends, strict=True)
+        return [Ack(consumer, [(start, end)]) for consumer, start, end in told]
+    return [message]

@@ -1,0 +1,179 @@
+"""Publishes and acks of many queues on their way to a shard: few messages, and each publisher hears of its own."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from shardmq.bus.messages.columns import COLUMN_ENTRIES_MAX, Acks, Publishes
+from shardmq.bus.messages.shard import Ack, Confirmed, Publish, PublishRefusal
+from shardmq.errors import ReplyCode
+from shardmq.gateway.links.publish_columns import COLUMN_BYTES_MAX
+from shardmq.gateway.links.publish_plan import PublishPlan
+from shardmq.gateway.links.publish_window import PublishWindow
+from shardmq.gateway.links.settlements import post_acks
+from shardmq.message.record import pack, unpack
+from shardmq.message.record_batch import RecordBatch
+
+
+@dataclass(eq=False)
+class Publisher:
+    """What a channel heard of its publishes."""
+
+    confirmed: list[tuple[int, int]] = field(default_factory=list)
+    refused: list[tuple[int, int]] = field(default_factory=list)
+
+    def confirm(self, requests: list[tuple[int, int]]) -> None:
+        self.confirmed += requests
+
+    def refuse(self, first: int, last: int, _code: int, _text: str, _taken: int = 0) -> None:
+        self.refused.append((first, last))
+
+
+class Link:
+    """A window to a shard that is there; what is posted is kept."""
+
+    is_open = True
+
+    def __init__(self) -> None:
+        self.posted: list[Any] = []
+        self.post = self.posted.append
+        self.serial = 1
+        self.window = PublishWindow(self, "shard-0", lambda _queue: True, self.stamp)  # type: ignore[arg-type]
+        self.plans: dict[tuple[int, str, int], PublishPlan] = {}
+
+    def stamp(self, batch: RecordBatch) -> None:
+        batch.timestamp_ms, batch.origin, batch.serial = 5, 9, self.serial
+        self.serial += batch.count
+
+    def publish(
+        self, who: Publisher, request: int, queue: int, body: bytes = b"x", exchange: str = "", flags: int = 1
+    ) -> None:
+        key = (queue, exchange, flags)
+        plan = self.plans.setdefault(key, PublishPlan.of((queue,), exchange, f"q{queue}", flags))
+        self.window.add_planned(who, request, plan, pack(None, body))
+
+
+@pytest.fixture
+def link() -> Link:
+    return Link()
+
+
+def bodies(publishes: Publishes) -> list[list[bytes]]:
+    return [[record.body for record in unpack(batch.records, batch.count)] for batch in publishes.batches()]
+
+
+def test_publishes_to_several_queues_go_as_one_message(link: Link) -> None:
+    who = Publisher()
+    for request, queue in enumerate([1, 2, 1, 3], 1):
+        link.publish(who, request, queue, b"%d" % request)
+    link.window.send()
+    (sent,) = link.posted
+    assert (sent.queues, sent.keys, sent.counts, sent.serial) == ([1, 2, 3], ["q1", "q2", "q3"], [2, 1, 1], 1)
+    assert bodies(sent) == [[b"1", b"3"], [b"2"], [b"4"]]
+    assert [batch.serial for batch in sent.batches()] == [1, 3, 4]
+    assert link.serial == 5
+    link.window.on_confirmed(Confirmed(3))
+    assert sorted(who.confirmed) == [(number, number) for number in range(1, 5)]
+    assert link.window.is_settled
+    assert link.window.unconfirmed_bytes == 0
+
+
+def test_a_publish_alone_goes_by_itself(link: Link) -> None:
+    link.publish(Publisher(), 1, 1)
+    link.window.send()
+    assert [type(sent) for sent in link.posted] == [Publish]
+
+
+def test_those_of_another_exchange_or_mode_go_as_another_message(link: Link) -> None:
+    who = Publisher()
+    link.publish(who, 1, 1)
+    link.publish(who, 2, 2)
+    link.publish(who, 3, 3, exchange="ex")
+    link.publish(who, 4, 4, exchange="ex")
+    link.publish(who, 5, 5, exchange="ex", flags=0)
+    link.window.send()
+    assert [(sent.exchange, sent.flags, sent.queues) for sent in link.posted] == [
+        ("", 1, [1, 2]),
+        ("ex", 1, [3, 4]),
+        ("ex", 0, [5]),
+    ]
+
+
+def test_a_message_has_so_many_of_them_at_most(link: Link) -> None:
+    who = Publisher()
+    for number in range(COLUMN_ENTRIES_MAX + 1):
+        link.publish(who, 1 + number, 1 + number)
+    link.window.send()
+    assert [len(sent.queues) for sent in link.posted] == [COLUMN_ENTRIES_MAX, 1]
+    link.window.on_confirmed(Confirmed(COLUMN_ENTRIES_MAX))
+    assert len(who.confirmed) == COLUMN_ENTRIES_MAX
+    link.window.on_confirmed(Confirmed(COLUMN_ENTRIES_MAX + 1))
+    assert link.window.is_settled
+
+
+def test_large_ones_go_by_themselves(link: Link) -> None:
+    who = Publisher()
+    for number in (1, 2, 3):
+        link.publish(who, number, number, bytes(COLUMN_BYTES_MAX) if number == 2 else b"x")
+    link.window.send()
+    assert [sent.queues for sent in link.posted] == [(2,), [1, 3]]
+
+
+def test_one_that_is_refused_leaves_its_neighbours_confirmed_and_each_publisher_hears_of_its_own(link: Link) -> None:
+    one, other = Publisher(), Publisher()
+    link.publish(one, 1, 1)
+    link.publish(other, 1, 2)
+    link.publish(one, 2, 3)
+    link.publish(other, 2, 4)
+    link.window.send()
+    link.window.on_refusal(PublishRefusal(3, ReplyCode.RESOURCE_ERROR, "full"))
+    link.window.on_confirmed(Confirmed(4))
+    assert (one.confirmed, one.refused) == ([(1, 1)], [(2, 2)])
+    assert (other.confirmed, other.refused) == ([(1, 1), (2, 2)], [])
+
+
+def test_two_publishers_to_one_queue_share_its_batch(link: Link) -> None:
+    one, other = Publisher(), Publisher()
+    link.publish(one, 1, 1, b"a")
+    link.publish(other, 1, 1, b"b")
+    link.publish(one, 2, 1, b"c")
+    link.window.send()
+    (sent,) = link.posted
+    assert [record.body for record in unpack(sent.batch.records, sent.batch.count)] == [b"a", b"b", b"c"]
+    link.window.on_confirmed(Confirmed(1))
+    assert (one.confirmed, other.confirmed) == ([(1, 1), (2, 2)], [(1, 1)])
+
+
+def test_all_are_refused_when_the_shard_goes_away(link: Link) -> None:
+    who = Publisher()
+    link.publish(who, 1, 1)
+    link.publish(who, 2, 2)
+    link.window.send()
+    assert link.window.unconfirmed() == {who: 2}
+    link.publish(who, 3, 3)
+    link.window.lost("gone")
+    assert sorted(who.refused) == [(1, 1), (2, 2), (3, 3)]
+    assert link.window.is_settled
+
+
+@dataclass(eq=False)
+class Settling:
+    """A consumer with something settled."""
+
+    number: int
+    settled: list[tuple[int, int]]
+
+
+def test_acks_of_many_consumers_go_as_one_message_and_several_ranges_of_one_by_themselves() -> None:
+    consumers = [Settling(1, [(0, 3)]), Settling(2, [(4, 5), (7, 9)]), Settling(3, [(1, 2)])]
+    posted: list[Any] = []
+    post_acks(consumers, posted.append)  # type: ignore[arg-type]
+    assert posted == [Ack(2, [(4, 5), (7, 9)]), Acks([1, 3], [0, 1], [3, 2])]
+    assert [consumer.settled for consumer in consumers] == [[], [], []]
+
+
+def test_the_acks_of_one_consumer_go_by_themselves() -> None:
+    posted: list[Any] = []
+    post_acks([Settling(1, [(0, 3)])], posted.append)  # type: ignore[list-item]
+    assert posted == [Ack(1, [(0, 3)])]
