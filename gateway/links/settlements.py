@@ -9,7 +9,7 @@ from shardmq.gateway.links.consumer import Consumer
 
 
 def post_acks(consumers: Collection[Consumer], post: Callable[[BusMessage], None]) -> None:
-    """Post what consumers have settled; they have nothing settled then.
+    """Post what consumers have settled, in their order; they have nothing settled then.
 
     Args:
         consumers: them.
@@ -33,6 +33,9 @@ def post_acks(consumers: Collection[Consumer], post: Callable[[BusMessage], None
                 post(acks)
                 acks = Acks([], [], [])
         else:
+            if acks.consumers:
+                post(acks)
+                acks = Acks([], [], [])
             post(Ack(consumer.number, settled))
             consumer.settled = []
     if acks.consumers:

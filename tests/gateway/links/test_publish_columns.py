@@ -166,11 +166,16 @@ class Settling:
 
 
 def test_acks_of_many_consumers_go_as_one_message_and_several_ranges_of_one_by_themselves() -> None:
-    consumers = [Settling(1, [(0, 3)]), Settling(2, [(4, 5), (7, 9)]), Settling(3, [(1, 2)])]
+    consumers = [
+        Settling(1, [(0, 3)]),
+        Settling(3, [(1, 2)]),
+        Settling(2, [(4, 5), (7, 9)]),
+        Settling(4, [(6, 7)]),
+    ]
     posted: list[Any] = []
     post_acks(consumers, posted.append)  # type: ignore[arg-type]
-    assert posted == [Ack(2, [(4, 5), (7, 9)]), Acks([1, 3], [0, 1], [3, 2])]
-    assert [consumer.settled for consumer in consumers] == [[], [], []]
+    assert posted == [Acks([1, 3], [0, 1], [3, 2]), Ack(2, [(4, 5), (7, 9)]), Acks([4], [6], [7])]
+    assert [consumer.settled for consumer in consumers] == [[], [], [], []]
 
 
 def test_the_acks_of_one_consumer_go_by_themselves() -> None:
