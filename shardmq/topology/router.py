@@ -128,7 +128,7 @@ class Router:
         """
         matcher = self._matchers.get((vhost, exchange))
         if matcher is not None and len(routing_keys) == 1 and not self._bound_exchanges.get((vhost, exchange)):
-            if type(matcher) is Partition:  # isinstance takes 0.3 us here, for the sake of abstract classes
+            if type(matcher) is Partition:  # isinstance takes 0.4 us more here, for the sake of abstract classes
                 matched = matcher.match(routing_keys[0], properties, turn)
             else:
                 matched = matcher.match(routing_keys[0], properties)
