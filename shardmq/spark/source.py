@@ -1,6 +1,10 @@
 """The data source that `format("shardmq")` names."""
 
-from collections.abc import MutableMapping
+import operator
+import site
+from collections.abc import Callable, MutableMapping
+from pathlib import Path
+from typing import Final
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -11,8 +15,27 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+import shardmq
 from shardmq.errors import InvalidRequest, ReplyCode
 from shardmq.spark.options import Options, is_topic, parse
+
+_ZIP: Final = Path(shardmq.__file__).parent.parent
+"""Where shardmq comes from: a folder, or a zip."""
+
+
+class _Made:
+    """What a pickle makes by calling a function when it is read; one after the other, in their order.
+
+    Args:
+        make: the function.
+        given: its argument.
+    """
+
+    def __init__(self, make: Callable[..., object], given: object) -> None:
+        self._made = make, (given,)
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        return self._made
 
 
 class ShardmqDataSource(DataSource):
@@ -21,6 +44,12 @@ class ShardmqDataSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self._given = dict(options)
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        """Pickle it with the zip that it comes from, as Spark 4.3 gives --py-files to all but sources of streams."""
+        if not _ZIP.is_file():
+            return ShardmqDataSource, (self._given,)
+        return operator.itemgetter(1), ([_Made(site.addsitedir, str(_ZIP)), _Made(ShardmqDataSource, self._given)],)
 
     @classmethod
     def name(cls) -> str:

@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -131,6 +132,19 @@ class Cluster:
         given = shlex.join(["--master", self.url, "--driver-memory", "600m", *options, "pyspark-shell"])
         environment = {**self._environment("127.0.0.1"), "PYSPARK_DRIVER_PYTHON": sys.executable}
         return self._run([sys.executable, str(script), *arguments], {**environment, "PYSPARK_SUBMIT_ARGS": given})
+
+    def kill_executor(self) -> int:
+        """Kill one of the executors that run now; returns its process id."""
+        workers = {process.pid for process in self._processes}
+        for folder in Path("/proc").iterdir():
+            try:
+                parent = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+                if parent in workers and b"CoarseGrainedExecutorBackend" in (folder / "cmdline").read_bytes():
+                    os.kill(int(folder.name), signal.SIGKILL)
+                    return int(folder.name)
+            except OSError:
+                continue  # no process, or one that has just ended
+        raise AssertionError("no executor runs")
 
     def settings(self, conf: dict[str, str] | None = None) -> dict[str, str]:
         """What Spark is told."""

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -73,6 +74,26 @@ print("JOBS", json.dumps([published.rows, again.rows, exported.rows, replayed.ro
 """
 
 
+STREAM_OF_A_TOPIC = """
+import sys
+from pyspark.sql import SparkSession
+from shardmq.spark.source import ShardmqDataSource
+
+url, checkpoint = sys.argv[1:]
+spark = SparkSession.builder.getOrCreate()
+spark.dataSource.register(ShardmqDataSource)
+source = spark.readStream.format("shardmq").option("url", url).option("subscribe", "sensors")
+source = source.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 1000)
+query = (
+    source.load().selectExpr("value", "'sensed' as routing_key")
+    .writeStream.format("shardmq").option("url", url).option("exchange", "")
+    .option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+)
+query.awaitTermination()
+print("STREAMED", sum(batch["numInputRows"] for batch in query.recentProgress))
+"""
+
+
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("bundle") / "shardmq-spark.zip"
@@ -140,3 +161,39 @@ def test_whole_jobs_run_on_executors_that_have_nothing_of_ours(
     with shardmq.connect(broker.url) as connection, connection.channel() as channel:
         ready = [channel.queue_declare(queue, passive=True).messages for queue in ("flights", "mortal", "graves")]
         assert ready == [900, 10, 0]
+
+
+def test_a_topic_goes_to_a_queue_once_while_an_executor_is_killed(
+    cluster: Cluster, archive: Path, broker: Broker, tmp_path: Path
+) -> None:
+    count = 8000
+    with shardmq.connect(broker.url) as connection, connection.channel() as channel:
+        channel.topic_declare("sensors", 4)
+        channel.queue_declare("sensed", durable=True)
+        with channel.publisher() as publisher:
+            for number in range(count):
+                publisher.publish("sensors", f"sensor-{number % 50}", b"%d" % number)
+        script, killed = tmp_path / "stream.py", []
+        script.write_text(STREAM_OF_A_TOPIC)
+
+        def kill() -> None:
+            deadline = time.monotonic() + 300
+            with connection.channel() as other:
+                while other.queue_declare("sensed", durable=True, passive=True).messages < 2000:
+                    if time.monotonic() > deadline:
+                        return
+                    time.sleep(0.05)
+            killed.append(cluster.kill_executor())
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        said = cluster.submit(script, archive, broker.url, str(tmp_path / "checkpoint"))
+        killer.join()
+        assert killed, "no executor was killed in time"
+        assert f"STREAMED {count}" in said
+        seen: Counter[int] = Counter()
+        for message in channel.consume("sensed", auto_ack=True, inactivity_timeout=3.0):
+            if message is None:
+                break
+            seen[int(message.body)] += 1
+        assert seen == Counter(range(count))
