@@ -168,6 +168,7 @@ class GroupCursor:
             member: whose the partition is.
         """
         offset, deliveries = self.offset, self.deliveries
+        letters = deliveries.letters if deliveries is not None else None
         unread = offset - self._offset if deliveries is None else 0  # dropped since somebody looked
         acked = list(self.acked or ()) if deliveries is None else deliveries.acked_above()
         return GroupState(
@@ -180,6 +181,6 @@ class GroupCursor:
             deliveries.unsettled.count if deliveries is not None else 0,
             sum([end - max(start, offset) for start, end in acked if end > offset]),
             deliveries.delayed if deliveries is not None else 0,
-            deliveries.dying if deliveries is not None else 0,
+            letters.count if letters is not None else 0,
             self.lost + unread,
         )

@@ -142,11 +142,6 @@ class GroupDeliveries:
         return sum([end - start for _, start, end in self.delays])
 
     @property
-    def dying(self) -> int:
-        """Return how many dead letters have not arrived."""
-        return self.letters.count if self.letters is not None else 0
-
-    @property
     def is_idle(self) -> bool:
         """Return whether all that is unsettled is ready again, so that nothing is to be remembered but that."""
         return self.unsettled.count == self.returned.count
@@ -203,11 +198,16 @@ class GroupDeliveries:
 
     def take(self, limit: int, room: int, alone: bool) -> list[Delivery]:
         """Deliver what is ready, in order; it is unsettled from here on."""
-        limit = min(limit, self.ready)
-        if limit <= 0:
-            return []
-        if self.returned:
-            return self._take_returned(limit, room, alone)
+        while (ready := self.ready) > 0:
+            if self.returned:
+                return self._take_returned(min(limit, ready), room, alone)
+            deliveries = self._take_fresh(min(limit, ready), room, alone)
+            if deliveries is not None:
+                return deliveries
+        return []
+
+    def _take_fresh(self, limit: int, room: int, alone: bool) -> list[Delivery] | None:
+        """Deliver fresh messages; None where there were some, and all have died again."""
         start, end = self._run()
         is_again = start < self._again_until
         end = min(end, start + limit, self._again_until if is_again else end)
@@ -222,7 +222,7 @@ class GroupDeliveries:
             group.mark = end + MARK_LEAP
             group.keep()
         if is_again:
-            return self._living([part for first, batch in pieces for part in self.counted(first, batch)])
+            return self._living([part for first, batch in pieces for part in self.counted(first, batch)]) or None
         return [make_delivery((first, False, 0, batch)) for first, batch in pieces]
 
     def _living(self, deliveries: list[Delivery]) -> list[Delivery]:

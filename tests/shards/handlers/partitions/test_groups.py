@@ -296,6 +296,19 @@ def test_dead_letters_that_have_not_arrived_come_again_after_a_crash(shard: Insi
     assert offset(shard) == 10
 
 
+def test_many_dead_letters_hold_nobody_up_after_a_crash(shard: Inside) -> None:
+    limited = {"delivery_limit": 0, **LETTERS}
+    join(shard, 1, reading(**limited))
+    got(shard, 1, 10)
+    shard.send(Ack(1, [(place, place + 1) for place in (1, 3, 5)]))
+    shard.send(Nack(1, [(place, place + 1) for place in (0, 2, 4, 6)], True))
+    write(shard)
+    shard.restart()
+    join(shard, 1, reading(epoch=2, **limited))
+    assert got(shard, 1, 3) == [7, 8, 9]
+    assert state(shard).groups[0].dying == 4
+
+
 def test_what_died_before_a_reset_may_die_again(shard: Inside) -> None:
     join(shard, 1, reading(**LETTERS), prefetch=1)
     assert got(shard, 1, 1) == [0]
