@@ -5,8 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import shardmq
 from shardmq.cmd.run.broker import Broker
 from tests.spark.topics.streams import publish
@@ -41,7 +39,6 @@ except InvalidRequest as refused:
 
 
 def test_all_but_whole_jobs_work_over_spark_connect(broker: Broker, channel: shardmq.Channel, tmp_path: Path) -> None:
-    pytest.importorskip("grpc", reason="Spark Connect needs grpcio: pip install 'pyspark[connect]'")
     channel.queue_declare("connected", durable=True, arguments={"x-queue-type": "stream"})
     channel.queue_declare("connect-out", durable=True)
     publish(channel, "connected", 0, 100)
