@@ -1,7 +1,7 @@
 """`shardmq consume`: messages of a queue to stdout."""
 
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
@@ -11,6 +11,7 @@ from shardmq.cmd.messages.stdout_reader import StdoutReader
 from shardmq.cmd.terminal.connection import connected
 from shardmq.cmd.terminal.options import JSON, URL
 from shardmq.cmd.terminal.output import CommandFailed
+from shardmq.cmd.terminal.values import WHERE_HELP, read_where
 from shardmq.errors import ShardmqError
 from shardmq.limits import PREFETCH_MAX
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from shardmq.client.api.message import Batch, Message
 
 PREFETCH: Final = 1000
+RABBITMQS_WORDS: Final = {"earliest": "first", "latest": "next"}
 
 
 @click.command(short_help="Print the messages of a queue.")
@@ -45,6 +47,10 @@ PREFETCH: Final = 1000
 )
 @click.option("--exclusive", is_flag=True, help="Be the only consumer of the queue, or fail.")
 @click.option("--priority", type=int, help="Consumers with a higher one are served first.")
+@click.option("--from", "start", metavar="WHERE", help=f"Of a stream, or where a new group begins. {WHERE_HELP}")
+@click.option("--tag", "tags", multiple=True, help="Of a stream: messages with this tag; may be repeated.")
+@click.option("--group", help="Of a topic or stream: as a member of this consumer group, whose offsets are kept.")
+@click.option("--shared", is_flag=True, help="With --group: its members get messages in turn.")
 @URL
 @JSON
 def consume(
@@ -57,6 +63,10 @@ def consume(
     prefetch: int | None,
     exclusive: bool,
     priority: int | None,
+    start: str | None,
+    tags: tuple[str, ...],
+    group: str | None,
+    shared: bool,
     url: str,
     as_json: bool,
 ) -> None:
@@ -67,7 +77,9 @@ def consume(
     """
     if prefetch is None:
         prefetch = min(count or PREFETCH, PREFETCH) if ack else 0  # not acked, they would fill any prefetch for ever
-    arguments = {} if priority is None else {"x-priority": priority}
+    if shared and group is None:
+        raise click.UsageError("--shared says what kind of group it is: name it with --group")
+    arguments = _arguments(priority, start, tags, group, shared)
     reader = StdoutReader()
     consumed = 0
     with connected(url) as connection:
@@ -90,6 +102,21 @@ def consume(
             raise
     if count is not None and consumed < count:
         raise CommandFailed(f"queue '{queue}' gave {consumed:,} of {count:,} messages within {wait:g} s")
+
+
+def _arguments(
+    priority: int | None, start: str | None, tags: tuple[str, ...], group: str | None, is_shared: bool
+) -> dict[str, Any]:
+    """The consumer's arguments, as RabbitMQ calls them; those of groups are shardmq's."""
+    offset = None if start is None else read_where(start, "--from")
+    arguments = {
+        "x-priority": priority,
+        "x-stream-offset": RABBITMQS_WORDS.get(start or "", offset),
+        "x-stream-filter": list(tags) or None,
+        "x-group": group,
+        "x-group-type": "shared" if is_shared else None,
+    }
+    return {name: value for name, value in arguments.items() if value is not None}
 
 
 def print_and_ack(batch: "Batch", messages: "list[Message]", reader: StdoutReader, as_json: bool, ack: bool) -> None:

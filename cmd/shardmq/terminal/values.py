@@ -1,5 +1,6 @@
-"""Numbers as people read and write them: bytes, durations, counts."""
+"""Numbers as people read and write them: bytes, durations, counts, places in a stream."""
 
+from datetime import datetime
 from typing import Final
 
 import click
@@ -17,6 +18,10 @@ UNITS: Final = {
     "TIB": 1 << 40,
 }
 """The units of RabbitMQ's configuration, in capitals; people may write them either way."""
+
+
+WHERE_HELP: Final = "An offset, earliest, latest, or a time such as 2026-11-23T08:00."
+"""What `read_where` reads."""
 
 
 def size(count: int) -> str:
@@ -71,3 +76,21 @@ def read_number(text: str) -> float:
         return float(text.removesuffix(unit)) * UNITS[unit.strip().upper()]
     except (ValueError, KeyError):
         raise click.BadParameter(f"'{text}' is no number of bytes; write it as 512MiB, 1.5GB or 1000000") from None
+
+
+def read_where(text: str, option: str) -> int | str | datetime:
+    """Read a place in a stream: an offset, "earliest", "latest" or a time.
+
+    Raises:
+        BadParameter: it is none of them.
+    """
+    if text in ("earliest", "latest"):
+        return text
+    if text.isdecimal():
+        return int(text)
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except ValueError:
+        raise click.BadParameter(
+            f"'{text}' is neither an offset, earliest, latest, nor a time such as 2026-11-23T08:00", param_hint=option
+        ) from None

@@ -1,6 +1,5 @@
 """`shardmq group`: list, describe, reset, commit, delete."""
 
-import datetime
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -8,10 +7,10 @@ import click
 
 from shardmq.cmd.terminal.connection import carry_out, connected, on_channel, rows_of
 from shardmq.cmd.terminal.options import JSON, LIST, URL, YES
-from shardmq.cmd.terminal.output import confirm, print_json
+from shardmq.cmd.terminal.output import CommandFailed, confirm, print_json
 from shardmq.cmd.terminal.rows import Column, Row, RowChoice, extras, names, numbers
 from shardmq.cmd.terminal.tables import print_list
-from shardmq.cmd.terminal.values import counted, duration
+from shardmq.cmd.terminal.values import WHERE_HELP, counted, duration, read_where
 
 if TYPE_CHECKING:
     from shardmq.client.sync.channel import Channel
@@ -32,8 +31,6 @@ PARTITION_COLUMNS: Final = (
     *extras("first", "type", "acked_above", "delayed", "dying", "lost"),
 )
 """Of one group."""
-
-TO_HELP: Final = "An offset, earliest, latest, or a time such as 2026-11-23T08:00."
 
 
 @click.group()
@@ -59,6 +56,10 @@ def group_describe(*, topic: str, name: str, url: str, choice: RowChoice, as_jso
     with connected(url) as connection:
         channel = connection.channel()
         rows = channel.group_offsets(topic, name)
+        if all(row["offset"] is None for row in rows):
+            raise CommandFailed(
+                f"no group '{name}' has read topic '{topic}'; `shardmq group list` shows those there are"
+            )
         now_ms = time.time() * 1000
         for row in rows:
             row["oldest_unread"] = _age(channel, topic, row, now_ms)
@@ -71,13 +72,13 @@ def _age(channel: "Channel", topic: str, row: Row, now_ms: float) -> float | Non
         return None
     start = max(row["offset"], row["first"])
     messages = channel.pull(topic, row["partition"], start, 1).messages
-    return max(0.0, (now_ms - messages[0].timestamp_ms) / 1000) if messages else None
+    return max(0.0, round(now_ms - messages[0].timestamp_ms) / 1000) if messages else None
 
 
 @group.command("reset")
 @click.argument("topic")
 @click.argument("name")
-@click.option("--to", "to", required=True, metavar="WHERE", help=TO_HELP)
+@click.option("--to", "to", required=True, metavar="WHERE", help=WHERE_HELP)
 @click.option("--partition", "partitions", type=int, multiple=True, help="Only this one; may be repeated.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @YES
@@ -87,7 +88,7 @@ def group_reset(
     *, topic: str, name: str, to: str, partitions: tuple[int, ...], dry_run: bool, yes: bool, url: str, as_json: bool
 ) -> None:
     """Have group NAME of TOPIC go on elsewhere, also while its members consume."""
-    start = read_start(to)
+    start = read_where(to, "--to")
     if not dry_run:
         question = f"Have group '{name}' of topic '{topic}' go on at {to}?"
         confirm(question, f"resetting group '{name}' skips messages or brings them again", yes)
@@ -127,24 +128,6 @@ def group_delete(*, topic: str, name: str, yes: bool, url: str, as_json: bool) -
     confirm(f"Delete group '{name}' of topic '{topic}'?", f"deleting group '{name}' forgets what it has read", yes)
     delete = on_channel(lambda channel: channel.group_delete(topic, name))
     carry_out(url, as_json, f"Deleted group '{name}' of topic '{topic}'", delete)
-
-
-def read_start(text: str) -> int | str | datetime.datetime:
-    """Read where to go on: an offset, "earliest", "latest" or a time.
-
-    Raises:
-        BadParameter: it is none of them.
-    """
-    if text in ("earliest", "latest"):
-        return text
-    if text.isdecimal():
-        return int(text)
-    try:
-        return datetime.datetime.fromisoformat(text).astimezone()
-    except ValueError:
-        raise click.BadParameter(
-            f"'{text}' is neither an offset, earliest, latest, nor a time such as 2026-11-23T08:00", param_hint="--to"
-        ) from None
 
 
 def _read_offset(text: str) -> tuple[int, int]:

@@ -82,3 +82,30 @@ def test_following_a_queue_goes_on_until_interrupted(at: Broker) -> None:
             follower.wait()
             if follower.stdout is not None:
                 follower.stdout.close()
+
+
+@pytest.mark.usefixtures("at")
+def test_streams_are_read_from_anywhere_and_by_groups_once(printed: Printed, parsed: Parsed) -> None:
+    printed("queue", "declare", "tape", "-a", "x-queue-type=stream")
+    printed("publish", "tape", "--header", "x-stream-filter-value=even", "0")
+    for line in ("1", "2"):
+        printed("publish", "tape", line)
+    assert printed("consume", "tape", "-n", "3", "--from", "earliest", "--wait", "5") == b"0\n1\n2\n"
+    assert printed("consume", "tape", "-n", "2", "--from", "1", "--wait", "5") == b"1\n2\n"
+    assert printed("consume", "tape", "-n", "3", "--from", "2001-01-01", "--wait", "5") == b"0\n1\n2\n"
+    assert printed("consume", "tape", "-n", "1", "--from", "earliest", "--tag", "even", "--wait", "5") == b"0\n"
+    assert printed("consume", "tape", "--from", "latest", "--wait", "0.2") == b""
+    once = ("consume", "tape", "--group", "once", "--from", "earliest")
+    assert printed(*once, "-n", "2", "--wait", "5") == b"0\n1\n"
+    assert printed(*once, "-n", "1", "--wait", "5") == b"2\n"
+    assert printed(*once, "--wait", "0.2") == b""
+    assert printed("consume", "tape", "--group", "turns", "--shared", "-n", "3", "--from", "0", "--wait", "5") == (
+        b"0\n1\n2\n"
+    )
+    assert [row["type"] for row in parsed("group", "list") if row["topic"] == "tape"] == ["ordered", "shared"]
+
+
+@pytest.mark.usefixtures("at")
+def test_a_place_that_is_none_is_refused_with_those_that_are(refused: Callable[..., str]) -> None:
+    assert "neither an offset" in refused("consume", "tape", "--from", "somewhere", code=2)
+    assert "name it with --group" in refused("consume", "tape", "--shared", code=2)

@@ -45,3 +45,4 @@ def test_what_cannot_be_done_is_refused_with_a_sentence(refused: Refused, stream
     assert "no partition 7" in refused("group", "commit", stream, "g", "7=0")
     assert "[0, " in refused("group", "commit", stream, "g", "0=9999")
     assert "no topic or stream 'nothing'" in refused("group", "describe", "nothing", "g")
+    assert "no group 'nobody' has read" in refused("group", "describe", stream, "nobody")
