@@ -100,6 +100,7 @@ class Membership:
         self.repeated: set[int] = set()
         self.is_transactional = False
         self.ended: Ended | None = None
+        self._gone: set[int] = set()  # taken partitions: what of theirs was on its way goes to others
         self._committed: dict[int, int] = {}  # by partition, the offset below which a transaction has committed
         self._channel = channel
         self._wake = wake
@@ -189,7 +190,9 @@ class Membership:
         """Have a change take effect; returns what is left of the deliveries before it."""
         if isinstance(change, Assigned):
             self.offsets.update(dict(change.partitions))
-            return before
+            back = self._gone.intersection(self.offsets)
+            self._gone -= back
+            return self._without_those_of(back, before)
         if change.partitions is None:
             change.partitions = list(self.offsets)
             gone = None
@@ -198,11 +201,16 @@ class Membership:
             gone = set(change.partitions)
         for number in change.partitions:
             self.offsets.pop(number, None)
+        self._gone.update(change.partitions)
         if gone is None or self._partition in gone:
             self._messages, self._partition = iter(()), -1
+        return self._without_those_of(gone, before)
+
+    def _without_those_of(self, partitions: set[int] | None, entries: list[Entry]) -> list[Entry]:
+        """Drop the deliveries of partitions that are let go of, of all where None; returns the other entries."""
         kept: list[Entry] = []
-        for entry in before:
-            if isinstance(entry, Delivery) and (gone is None or entry.frame.partition in gone):
+        for entry in entries:
+            if isinstance(entry, Delivery) and (partitions is None or entry.frame.partition in partitions):
                 self._channel.taken(entry)
             else:
                 kept.append(entry)
@@ -240,6 +248,8 @@ class Membership:
         number = self._partition
         if number in self.offsets:
             self.offsets[number] = self.read[number] = offset
+        else:
+            self.abandoned.add(number)
 
     def _delivery(self) -> Delivery | None:
         entries = self._entries
@@ -248,6 +258,11 @@ class Membership:
         if not entries or self.ended is not None:
             return None
         entry = entries.popleft()
+        while isinstance(entry, Delivery) and entry.frame.partition in self._gone:  # it was on its way meanwhile
+            self._channel.taken(entry)
+            if not entries:
+                return None
+            entry = entries.popleft()
         if isinstance(entry, Ended):
             self.ended = entry
             return None

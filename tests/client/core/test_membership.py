@@ -208,3 +208,38 @@ def test_what_was_read_of_a_partition_that_is_taken_is_not_committed(member: Mem
     assert member.has_lost()
     member.abandon([0, 1])
     assert (member.read, member.abandoned) == ({}, {0})
+
+
+def test_what_was_on_its_way_as_a_partition_was_taken_is_not_handed_out(member: Membership, heard: Heard) -> None:
+    member.assigned([(0, 0), (1, 0)])
+    member.deliver(delivery(1, 2, 0, 0, heard))
+    member.revoked([0], is_lost=False)
+    assert isinstance(member.change(), Assigned)
+    assert isinstance(member.change(), Revoked)
+    late = delivery(3, 2, 0, 2, heard)
+    member.deliver(late)
+    member.deliver(delivery(5, 1, 1, 0, heard))
+    assert bodies(member) == [b"1.0"]
+    assert member.read == {1: 1}
+    assert heard.taken_bytes >= late.size
+
+
+def test_what_was_on_its_way_is_dropped_where_the_partition_comes_back(member: Membership, heard: Heard) -> None:
+    member.assigned([(0, 0)])
+    member.revoked([0], is_lost=True)
+    assert isinstance(member.change(), Assigned)
+    assert isinstance(member.change(), Revoked)
+    member.deliver(delivery(1, 2, 0, 5, heard))
+    member.assigned([(0, 2)])
+    member.deliver(delivery(3, 2, 0, 2, heard))
+    assert isinstance(member.change(), Assigned)
+    assert bodies(member) == [b"0.2", b"0.3"]
+    assert member.read == {0: 4}
+
+
+def test_messages_of_a_partition_that_it_was_never_told_of_cannot_be_committed(
+    member: Membership, heard: Heard
+) -> None:
+    member.deliver(delivery(1, 1, 3, 0, heard))
+    assert bodies(member) == [b"3.0"]
+    assert (member.read, member.abandoned) == ({}, {3})
