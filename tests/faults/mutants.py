@@ -102,6 +102,15 @@ NUMBERED = Mutant(
 )
 """What kills show while messages die."""
 
+FENCED = Mutant(
+    "a member that lost a partition commits nothing in it",
+    "shards/handlers/partitions/staged_offsets.py",
+    "each.epoch < group.epoch",
+    "False",
+    ("not exactly once",),
+)
+"""What transactions with offsets show while members come and go."""
+
 FLIPS = (
     Mutant(
         "rows are compared with their checksums",
