@@ -2,6 +2,7 @@
 
 import sys
 import threading
+from _thread import start_new_thread
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from itertools import count
@@ -17,7 +18,7 @@ from shardmq.client.core.validation import check_timeout
 from shardmq.client.sync.answers import DeliveryQueue, PendingAnswer
 from shardmq.client.sync.settler import ChannelSettler
 from shardmq.client.sync.transport import Transport
-from shardmq.client.sync.workers import SerialExecutor, WorkerPool
+from shardmq.client.sync.workers import SerialExecutor, WorkerPool, is_own_code
 from shardmq.errors import ChannelError, ConnectionFault, NotFound, ShardmqError
 from shardmq.message.properties import Properties
 from shardmq.protocol.native.operations.basic import BasicConsume
@@ -104,9 +105,7 @@ class ChannelConsumers:
                     if message.delivery_tag < core.stale_tag and settler.is_stale(delivery):
                         break  # the connection was lost: the rest of it comes again
         finally:
-            self._end(tag, inbox)
-            if delivery is not None:
-                settler.requeue_unseen(delivery, 0 if message is None else message.delivery_tag + 1)
+            self._end(tag, inbox, delivery, 0 if message is None else message.delivery_tag + 1)
 
     def _batches(
         self, tag: str, inbox: DeliveryQueue, inactivity_timeout: float | None
@@ -132,18 +131,37 @@ class ChannelConsumers:
             if not settler.is_stale(delivery):
                 yield delivery
 
-    def _end(self, tag: str, inbox: DeliveryQueue) -> None:
+    def _end(self, tag: str, inbox: DeliveryQueue, delivery: Delivery | None = None, unseen_from: int = 0) -> None:
+        """End the consumer of an iterator, and give back what the program has not seen.
+
+        The garbage collector may end an iterator wherever a thread is, also under a lock of this library's, or in the
+        thread that reads the answer: another one does it then.
+
+        Args:
+            tag: of the consumer.
+            inbox: of the iterator.
+            delivery: of which a part was handed out; None where there is none.
+            unseen_from: delivery tag of its first message that was not.
+        """
+        end = (tag, inbox, delivery, unseen_from)
+        if is_own_code(sys._getframe(2)):
+            start_new_thread(self._end_now, end)
+        else:
+            self._end_now(*end)
+
+    def _end_now(self, tag: str, inbox: DeliveryQueue, delivery: Delivery | None, unseen_from: int) -> None:
         """Cancel, and give back all that is in the inbox. Nothing is left to do where the channel is gone."""
         settler = self.settler
-        if settler.core.fault is not None or sys.is_finalizing():  # at exit the I/O thread does not answer any more
-            return
-        try:
-            self.cancel(tag)
-        except (ChannelError, ConnectionFault, NotFound):
-            settler.forget_prefetch(tag)
-        for delivery in inbox.drain():
-            settler.taken(delivery)
-            settler.requeue_unseen(delivery, delivery.frame.tag)
+        if settler.core.fault is None and not sys.is_finalizing():  # at exit the I/O thread does not answer any more
+            try:
+                self.cancel(tag)
+            except (ChannelError, ConnectionFault, NotFound):
+                settler.forget_prefetch(tag)
+            for left in inbox.drain():
+                settler.taken(left)
+                settler.requeue_unseen(left, left.frame.tag)
+        if delivery is not None:
+            settler.requeue_unseen(delivery, unseen_from)
 
 
 class HandlerInbox:

@@ -4,6 +4,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from types import FrameType
 from typing import Final
 
 from shardmq.client.api.defaults import REPORT_SECONDS
@@ -18,6 +19,18 @@ WORKERS: Final = 8
 
 TURN_JOBS: Final = 64
 """A channel gives its thread back after so many jobs, as others may be waiting for one."""
+
+
+OWN_CODE: Final = "shardmq.client."
+
+
+def is_own_code(frame: FrameType | None) -> bool:
+    """Tell whether a frame, or one that led to it, is this library's: it may hold a lock of the library's."""
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith(OWN_CODE):
+            return True
+        frame = frame.f_back
+    return False
 
 
 class WorkerPool:

@@ -1,14 +1,17 @@
 """Handlers on worker threads: what one of them does costs nobody else anything."""
 
+import gc
 import logging
 import threading
 import time
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
 import shardmq
 from shardmq import errors
+from shardmq.client.core.dispatch import FrameDispatcher
 from shardmq.client.sync.workers import SerialExecutor, WorkerPool
 from shardmq.cmd.run.broker import Broker
 
@@ -245,3 +248,42 @@ def test_strands_share_few_threads_and_keep_their_order(caplog: pytest.LogCaptur
     assert seen == [list(range(200))] * 10
     assert 1 <= len(names) <= 3
     workers.stop()
+
+
+def test_an_iterator_that_the_garbage_collector_ends_under_a_lock_of_the_library_holds_nobody_up(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It did when it ran out in the thread that reads: that waited for a lock that it had itself."""
+    receive = FrameDispatcher.receive
+    is_due = False
+
+    def collect_and_receive(dispatcher: FrameDispatcher, data: memoryview) -> None:
+        nonlocal is_due
+        if is_due:
+            is_due = False
+            gc.collect()
+        receive(dispatcher, data)
+
+    monkeypatch.setattr(FrameDispatcher, "receive", collect_and_receive)
+    with shardmq.connect(broker.url, timeout=10) as connection:
+        channel = connection.channel()
+        queue = channel.queue_declare(exclusive=True).queue
+        channel.basic_publish("", queue, b"seen")
+        channel.basic_publish("", queue, b"unseen")
+        gc.disable()
+        try:
+            cycle: list[object] = [channel.consume(queue, prefetch=10)]
+            assert next(cast("Iterator[shardmq.Message]", cycle[0])).body == b"seen"
+            cycle.append(cycle)
+            del cycle
+            is_due = True
+            assert channel.queue_declare(queue, passive=True).consumers == 1
+            assert not is_due
+        finally:
+            gc.enable()
+        deadline = time.monotonic() + 10
+        while (found := channel.queue_declare(queue, passive=True)).consumers or not found.messages:
+            assert time.monotonic() < deadline, found
+            time.sleep(0.01)
+        assert (message := channel.basic_get(queue)) is not None
+        assert message.body == b"unseen"
