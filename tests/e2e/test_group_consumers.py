@@ -227,6 +227,23 @@ def test_the_owner_of_a_partition_commits_offsets_and_nobody_else(
             another.channel().group_commit(topic, "g", {2: 8})
 
 
+def test_a_group_is_reset_in_all_partitions_or_in_none(channel: shardmq.Channel) -> None:
+    channel.topic_declare("uneven", 2)
+    for _ in range(10):
+        channel.basic_publish("", "uneven-0", b"x")
+    channel.group_commit("uneven", "g", {0: 0, 1: 0})
+    with pytest.raises(errors.OffsetOutOfRange):
+        channel.group_reset("uneven", "g", 5)  # the other partition has nothing
+    assert offsets(channel, "uneven", "g") == [0, 0]
+    assert channel.group_reset("uneven", "g", "latest") == {0: (0, 10), 1: (0, 0)}
+    channel.topic_delete("uneven")
+
+
+def test_a_topic_is_consumed_by_groups_and_partitions_and_says_so(channel: shardmq.Channel, topic: str) -> None:
+    with pytest.raises(errors.NotFound, match=f"a topic: consume it as a member of a group .*queue '{topic}-0'"):
+        channel.basic_consume(topic, print)
+
+
 def test_a_group_is_reset_while_its_members_consume(channel: shardmq.Channel, topic: str) -> None:
     with channel.group_consumer(topic, "g", start="earliest", inactivity_timeout=1.0) as consumer:
         assert len(list(consumer)) == MESSAGES

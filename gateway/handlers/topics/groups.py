@@ -93,10 +93,17 @@ def group_reset(channel: Channel, operation: GroupReset, reply: Reply) -> None:
         if not any(known.values()):
             reply(_no_group(client, topic, group))
             return
-        _ask_all(client, places, question, join, reply)
+        _ask_all(client, places, partial(question, True), tried, reply)
 
-    def question(place: Place) -> ResetGroup:
-        return ResetGroup(place[1].id, group, reading, operation.dry_run, make=True)
+    def tried(moves: list[tuple[int, int]]) -> None:
+        """Go on only where every partition has the place: one that has not would leave the group half reset."""
+        if operation.dry_run:
+            join(moves)
+        else:
+            _ask_all(client, places, partial(question, False), join, reply)
+
+    def question(dry_run: bool, place: Place) -> ResetGroup:
+        return ResetGroup(place[1].id, group, reading, dry_run, make=True)
 
     def join(moves: list[tuple[int, int]]) -> None:
         reply(
