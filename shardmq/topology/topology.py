@@ -36,6 +36,7 @@ from shardmq.topology.entities import (
     Topic,
     User,
     Vhost,
+    partition_name,
 )
 from shardmq.topology.exchanges import TYPES
 from shardmq.topology.exchanges.exchange_type import Destination
@@ -112,6 +113,11 @@ class Topology:
         """
         queue = self.queues.get((vhost, name))
         if queue is None:
+            if (vhost, name) in self.topics:
+                raise NotFound(
+                    f"no queue '{name}' in vhost '{vhost}', but a topic: consume it as a member of a group "
+                    f"(x-group), or one of its partitions, as queue '{partition_name(name, 0)}'"
+                )
             raise not_found("queue", vhost, name, self.vhosts)
         return queue
 
