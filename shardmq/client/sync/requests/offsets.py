@@ -100,7 +100,7 @@ class OffsetRequests(ABC):
 
         Raises:
             NotFound: there is no such group.
-            OffsetOutOfRange: a partition does not have that offset.
+            OffsetOutOfRange: a partition does not have that offset; none is reset then.
         """
         return self._ask(groups.group_reset(topic, group, start, partitions, dry_run))
 
