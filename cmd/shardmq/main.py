@@ -39,6 +39,7 @@ COMMANDS: Final = {
     "gateway": "shardmq.cmd.run.processes:gateway",
     "shard": "shardmq.cmd.run.processes:shard",
     "coordinator": "shardmq.cmd.run.processes:coordinator",
+    "management": "shardmq.cmd.run.management:management",
 }
 """Name to module:attribute. Imported when asked for: a role must not carry the memory of commands it never runs."""
 

@@ -23,9 +23,7 @@ from shardmq.gateway.authentication.password_hashing import PasswordHashing
 from shardmq.gateway.authentication.refused_logins import RefusedLogins
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.limits import HANDSHAKE_SECONDS, NAME_BYTES_MAX
-
-LOOPBACK_ONLY: Final = frozenset({"guest"})
-"""Users with a password everybody knows; RabbitMQ's `loopback_users`."""
+from shardmq.topology.entities import LOOPBACK_ONLY, MANAGEMENT_TAGS
 
 REMEMBERED_SECONDS: Final = 3600.0
 REMEMBERED_MAX: Final = 4096
@@ -87,11 +85,14 @@ class Authenticator:
         }
 
     def let_in(self, peer: str, login: Credentials, then: Then) -> None:
-        """Check a client's password, and that it may open the virtual host."""
+        """Check a client's password, and that it may open the virtual host; "" is an administrative session."""
 
         async def check() -> None:
             await self._check_user(peer, login)
-            await self._check_vhost(login)
+            if login.vhost:
+                await self._check_vhost(login)
+            else:
+                self._check_tags(login.user)
 
         self._begin(check, peer, login, then)
 
@@ -217,6 +218,15 @@ class Authenticator:
             if isinstance(outcome, RequestError):
                 raise AuthenticationFailed(outcome.text, ReplyCode.NOT_ALLOWED)
             self._check_access(name, vhost)  # again: it took a while
+
+    def _check_tags(self, name: str) -> None:
+        user = self._state.topology.users.get(name)
+        if user is None or MANAGEMENT_TAGS.isdisjoint(user.tags):
+            raise AuthenticationFailed(
+                f"an administrative session is refused for user '{name}': it takes one of the tags "
+                f"{', '.join(sorted(MANAGEMENT_TAGS))}; open a virtual host instead",
+                ReplyCode.NOT_ALLOWED,
+            )
 
     def _check_access(self, name: str, vhost: str) -> None:
         topology = self._state.topology

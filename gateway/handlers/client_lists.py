@@ -16,6 +16,7 @@ from shardmq.gateway.session.client import Client
 from shardmq.gateway.session.groups.member import Member
 from shardmq.gateway.session.session import Session
 from shardmq.gateway.state.gateway import GatewayState
+from shardmq.topology.entities import MANAGEMENT_TAGS, SEE_ALL_TAGS
 
 ANSWER_SECONDS: Final = 2.0
 """A gateway that is silent for so long is left out."""
@@ -205,12 +206,13 @@ def visible(noun: str, rows: list[Row], client: Client, tags: tuple[str, ...]) -
     """The rows that a user may see.
 
     Administrators and monitors see all, others those of their own connections, and with the tag "management" the
-    consumers in their virtual host.
+    consumers in their virtual host; those of an administrative session in all where they have a permission.
     """
-    if "administrator" in tags or "monitoring" in tags:
+    if not SEE_ALL_TAGS.isdisjoint(tags):
         return rows
-    if noun == "consumers" and ("management" in tags or "policymaker" in tags):
-        return [row for row in rows if row["vhost"] == client.vhost]
+    if noun == "consumers" and not MANAGEMENT_TAGS.isdisjoint(tags):
+        here = client.vhosts_shown
+        return [row for row in rows if row["vhost"] in here]
     return [row for row in rows if row["user"] == client.user]
 
 

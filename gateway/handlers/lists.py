@@ -2,7 +2,8 @@
 
 Who may log in may see what is in the connection's virtual host, as long as there is a permission there. Of users,
 permissions, transactions, connections and other virtual hosts, those without the tag "administrator" or "monitoring"
-see what concerns themselves, and of the broker's processes nothing (RabbitMQ's rule for "management").
+see what concerns themselves, and of the broker's processes nothing (RabbitMQ's rule for "management"). The lists of an
+administrative session are of all virtual hosts that the user may see.
 """
 
 from collections import Counter, defaultdict
@@ -33,7 +34,7 @@ from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.client import Client
 from shardmq.protocol.native.operations.connection import StatusGet
 from shardmq.protocol.native.operations.topology import TopologyList
-from shardmq.topology.entities import REPLY_QUEUES, OpenTransaction, User
+from shardmq.topology.entities import MANAGEMENT_TAGS, REPLY_QUEUES, SEE_ALL_TAGS, OpenTransaction, User
 
 Tags = tuple[str, ...]
 
@@ -47,18 +48,18 @@ def user_row(user: User, with_hash: bool) -> Row:
 
 
 def _exchanges(client: Client, _tags: Tags) -> list[Row]:
-    found = client.state.topology.exchanges.values()
-    return [exchange_row(exchange) for exchange in found if exchange.vhost == client.vhost]
+    found, here = client.state.topology.exchanges.values(), client.vhosts_shown
+    return [exchange_row(exchange) for exchange in found if exchange.vhost in here]
 
 
 def _bindings(client: Client, _tags: Tags) -> list[Row]:
-    found = client.state.topology.bindings.values()
-    return [binding_row(binding) for binding in found if binding.vhost == client.vhost]
+    found, here = client.state.topology.bindings.values(), client.vhosts_shown
+    return [binding_row(binding) for binding in found if binding.vhost in here]
 
 
 def _topics(client: Client, _tags: Tags) -> list[Row]:
-    found = client.state.topology.topics.values()
-    return [topic_row(topic) for topic in found if topic.vhost == client.vhost]
+    found, here = client.state.topology.topics.values(), client.vhosts_shown
+    return [topic_row(topic) for topic in found if topic.vhost in here]
 
 
 def _vhosts(client: Client, tags: Tags) -> list[Row]:
@@ -80,7 +81,7 @@ def _permissions(client: Client, tags: Tags) -> list[Row]:
 
 
 def _sees_all(tags: Tags) -> bool:
-    return "administrator" in tags or "monitoring" in tags
+    return not SEE_ALL_TAGS.isdisjoint(tags)
 
 
 _AT_HAND: Final[Mapping[str, Callable[[Client, Tags], list[Row]]]] = MappingProxyType(
@@ -104,6 +105,11 @@ def _may_see(client: Client, vhost: str) -> bool:
     return _sees_all(client.tags) or (client.user, vhost) in client.state.topology.permissions
 
 
+def _check_manager(client: Client) -> None:
+    if MANAGEMENT_TAGS.isdisjoint(client.tags):
+        raise AccessRefused(f"user '{client.user}' has lost its tags: an administrative session takes one")
+
+
 def topology_list(channel: Channel, operation: TopologyList, reply: Reply) -> None:
     """List what exists.
 
@@ -112,7 +118,9 @@ def topology_list(channel: Channel, operation: TopologyList, reply: Reply) -> No
         AccessRefused: the user's permission in the virtual host was taken away.
     """
     client, noun = channel.client, operation.noun
-    if noun in _OF_VHOST and not _may_see(client, client.vhost):
+    if client.is_administrative:
+        _check_manager(client)
+    elif noun in _OF_VHOST and not _may_see(client, client.vhost):
         raise AccessRefused(f"access to vhost '{client.vhost}' refused for user '{client.user}'")
     if noun in _AT_HAND:
         reply(_AT_HAND[noun](client, client.tags))
@@ -131,15 +139,16 @@ def topology_list(channel: Channel, operation: TopologyList, reply: Reply) -> No
 
 def _list_queues(client: Client, reply: Reply) -> None:
     """The queues, with the counts of the shards that answer."""
+    here = client.vhosts_shown
 
     def join(tables: list[Row]) -> None:
-        counts = {row["id"]: row for table in tables for row in table["queues"] if row["vhost"] == client.vhost}
+        counts = {row["id"]: row for table in tables for row in table["queues"] if row["vhost"] in here}
         found = client.state.topology.queues.values()
         reply(
             [
                 queue_row(queue, counts.get(queue.id))
                 for queue in found
-                if queue.vhost == client.vhost and not queue.name.startswith(REPLY_QUEUES)
+                if queue.vhost in here and not queue.name.startswith(REPLY_QUEUES)
             ]
         )
 
@@ -150,10 +159,10 @@ def _list_queues(client: Client, reply: Reply) -> None:
 
 def _list_transactions(client: Client, reply: Reply) -> None:
     """The user's undecided transactions, with what is staged for them on all shards together."""
-    state = client.state
+    state, here = client.state, client.vhosts_shown
 
     def is_shown(transaction: OpenTransaction) -> bool:
-        return transaction.vhost == client.vhost and (transaction.user == client.user or _sees_all(client.tags))
+        return transaction.vhost in here and (transaction.user == client.user or _sees_all(client.tags))
 
     def join(tables: list[Row]) -> None:
         staged: dict[int, Counter[str]] = defaultdict(Counter)

@@ -156,7 +156,10 @@ class NativeConnection(Outbox):
         self.host.opened(self, client)
         self._reader.allow(REQUEST_BYTES_MAX, larger_frames(self.message_bytes_max, client.is_administrator))
         self._heartbeat = operation.heartbeat
-        self.send(Ok(operation.request, 0, server_properties(operation.heartbeat, self.message_bytes_max)))
+        properties = server_properties(operation.heartbeat, self.message_bytes_max)
+        if client.is_administrative:
+            properties["tags"] = list(client.tags)
+        self.send(Ok(operation.request, 0, properties))
         self.state.alarms.join(self)
 
     def close(self, fault: ShardmqError) -> None:

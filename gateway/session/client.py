@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import lru_cache, partial
 from typing import Any, ClassVar, Final
 
@@ -33,7 +33,7 @@ from shardmq.limits import (
     LEAST_WINDOWS,
 )
 from shardmq.topology.commands import Command, DeclareQueue, DeleteQueue
-from shardmq.topology.entities import REPLY_QUEUES, Queue, check_nesting
+from shardmq.topology.entities import REPLY_QUEUES, SEE_ALL_TAGS, Queue, check_nesting
 from shardmq.topology.repeats import repeated_queue
 
 PAUSE_SECONDS: Final = 0.002
@@ -55,7 +55,7 @@ class Client:
     Args:
         state: of the gateway.
         front: the protocol in front.
-        vhost: the virtual host it has opened; it exists.
+        vhost: the virtual host it has opened; it exists. "" is none: an administrative session.
         user: who it is.
 
     Attributes:
@@ -105,9 +105,24 @@ class Client:
         return () if user is None else user.tags
 
     @property
+    def is_administrative(self) -> bool:
+        """Whether this is an administrative session, which has no virtual host."""
+        return not self.vhost
+
+    @property
     def is_administrator(self) -> bool:
         """Whether its user has the tag "administrator"."""
         return "administrator" in self.tags
+
+    @property
+    def vhosts_shown(self) -> Collection[str]:
+        """The virtual hosts that its lists are of: its own; in an administrative session all that the user may see."""
+        topology = self.state.topology
+        if self.vhost:
+            return (self.vhost,)
+        if not SEE_ALL_TAGS.isdisjoint(self.tags):
+            return topology.vhosts
+        return {vhost for user, vhost in topology.permissions if user == self.user}
 
     @property
     def next_window(self) -> int:

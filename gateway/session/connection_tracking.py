@@ -29,6 +29,9 @@ from shardmq.topology.changes import (
 from shardmq.topology.commands import DeleteQueue
 from shardmq.topology.entities import Queue
 
+NEW_LOGIN_SECONDS: Final = 1.0
+"""Administrative sessions of a user that was changed end so much later: the answer to the change may be theirs."""
+
 RETRY_SECONDS: Final = 1.0
 """A queue that could not be deleted, as the coordinator was away, is tried again so much later."""
 
@@ -115,7 +118,7 @@ class ConnectionTracker:
             self._forget_permissions(vhost, user)
             if user not in topology.users:
                 self._close(list(connections.values()), f"user '{user}' was deleted")
-            elif vhost not in topology.vhosts:
+            elif vhost and vhost not in topology.vhosts:
                 self._close(list(connections.values()), f"virtual host '{vhost}' was deleted")
         self._owned.clear()
         self._owners.clear()
@@ -140,12 +143,22 @@ class ConnectionTracker:
                     self._close(list(self._of_user(change.name)), f"user '{change.name}' was deleted")
                 case VhostRemoved():
                     self._close(list(self._of_vhost(change.name)), f"virtual host '{change.name}' was deleted")
-                case UserPut() | VhostPut():
+                case UserPut(user):
+                    self._report()
+                    self._end_administration(user.name)
+                case VhostPut():
                     self._report()  # behind TopologyApplied: a limit that was just put counts everybody who is here
                 case ConnectionClosed(connection, reason):
                     place = self._identities.get(connection)
                     if place is not None:
                         self._close([self._connections[place][connection]], reason)
+
+    def _end_administration(self, user: str) -> None:
+        """End the administrative sessions of a user soon: password or tags may be others."""
+        sessions = list(self._connections.get(("", user), {}).values())
+        if sessions:
+            reason = f"user '{user}' was changed; log in again"
+            asyncio.get_running_loop().call_later(NEW_LOGIN_SECONDS, self._close, sessions, reason)
 
     def _of_user(self, name: str) -> Iterator[TrackedConnection]:
         for (_, user), connections in self._connections.items():
@@ -201,5 +214,6 @@ class ConnectionTracker:
         if not self._is_news:
             return
         self._is_news = False
-        counts = [(vhost, user, len(connections)) for (vhost, user), connections in self._connections.items()]
+        places = self._connections.items()
+        counts = [(vhost, user, len(connections)) for (vhost, user), connections in places if vhost]
         self._state.coordinator.present(ReportConnections(self._state.origin, counts))

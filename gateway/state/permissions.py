@@ -111,6 +111,8 @@ class Permissions:
                 ": the expression nests too deep or takes too long to match; write a simpler one"
                 if (expression is not None and expression.is_too_slow)
                 else ""
+                if self._vhost
+                else ": an administrative session is in none; open the virtual host in a connection of its own"
             )
             raise AccessRefused(
                 f"{verb} access to {kind} '{shown}' in vhost '{self._vhost}' refused for user '{self._user}'{why}"

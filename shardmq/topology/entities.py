@@ -215,6 +215,16 @@ PREDECLARED: Final = (
 """Exchanges that every virtual host has: name and type."""
 
 
+LOOPBACK_ONLY: Final = frozenset({"guest"})
+"""Users with a password everybody knows; RabbitMQ's `loopback_users`."""
+
+MANAGEMENT_TAGS: Final = frozenset({"management", "policymaker", "monitoring", "administrator"})
+"""Tags of users who may manage: each may see more than the one before it, as in RabbitMQ."""
+
+SEE_ALL_TAGS: Final = frozenset({"monitoring", "administrator"})
+"""Tags of users who see all virtual hosts, and everybody's connections."""
+
+
 def check_name(kind: str, name: str) -> None:
     """Make sure that a name is one.
 

@@ -72,6 +72,7 @@ INSIDE = {
         ("storage",),
         ("segments",),
     ),
+    "shardmq.management": (("process",), ("server",), ("api",), ("web",), ("state",)),
     "shardmq.coordinator": (("process",), ("loop",), ("handlers",), ("state",), ("storage", "links"), ("rules",)),
 }
 """What stands above what in each process, from the top."""
@@ -156,6 +157,10 @@ def test_only_the_storage_room_imports_lmdb() -> None:
         ("shardmq.shards", {"shardmq.gateway", "shardmq.coordinator", "shardmq.client", "shardmq.cmd"}),
         ("shardmq.gateway", {"shardmq.shards", "shardmq.coordinator", "shardmq.client", "shardmq.cmd"}),
         ("shardmq.coordinator", {"shardmq.shards", "shardmq.gateway", "shardmq.client", "shardmq.cmd"}),
+        (
+            "shardmq.management",
+            {"shardmq.shards", "shardmq.gateway", "shardmq.coordinator", "shardmq.bus", "shardmq.cmd"},
+        ),
         ("shardmq.client", {"shardmq.shards", "shardmq.gateway", "shardmq.coordinator", "shardmq.cmd", "shardmq.bus"}),
         ("shardmq.client.aio", {"shardmq.client.sync"}),
         ("shardmq.client.sync", {"shardmq.client.aio"}),

@@ -2,6 +2,7 @@
 
 up.py          `shardmq up`.
 processes.py   `shardmq shard`, `gateway` and `coordinator`: one process alone.
+management.py  `shardmq management`: the HTTP API alone, for a broker anywhere.
 keys.py        `shardmq keys`.
 supervisor.py  Starts the processes of a broker, restarts those that end, stops all in order.
 child.py       One supervised process.

@@ -40,6 +40,7 @@ class Broker:
         host: address for clients.
         options: further options of `shardmq up`.
         variables: further environment variables of all processes.
+        management: whether there is a management process, on a free port.
 
     Attributes:
         port: port for clients; it stays the same over restarts.
@@ -58,9 +59,11 @@ class Broker:
         host: str = "127.0.0.1",
         options: Sequence[str] = (),
         variables: Mapping[str, str] | None = None,
+        management: bool = False,
     ) -> None:
         self.data_dir = data_dir
         self.options = tuple(options)
+        self._management_port = "0" if management else "off"
         self.variables = dict(variables or {})
         self.shards = shards
         self.gateways = gateways
@@ -78,6 +81,14 @@ class Broker:
     def url(self) -> str:
         """URL for clients."""
         return f"shardmq://guest:guest@{client_host(self.host)}:{self.port}/"
+
+    @property
+    def management_url(self) -> str:
+        """URL of the management process, of the last start."""
+        urls = [notice.management for notice in self.notices if notice.event == "up"]
+        assert urls, "the broker was never up"
+        assert urls[-1] is not None, "the broker has no management process"
+        return urls[-1]
 
     @property
     def pid(self) -> int:
@@ -100,7 +111,8 @@ class Broker:
         """
         assert self._process is None, "the broker is running already"
         arguments = ["up", "--shards", str(self.shards), "--gateways", str(self.gateways), "--host", self.host]
-        arguments += ["--port", str(self.port), "--data-dir", str(self.data_dir), "--json", *self.options]
+        arguments += ["--port", str(self.port), "--data-dir", str(self.data_dir), "--json"]
+        arguments += ["--management-port", self._management_port, *self.options]
         with self.log.open("ab") as log:
             variables = {notify.SUPERVISOR: str(os.getpid()), **self.variables}
             self._process = invocation.spawn(tuple(arguments), variables, subprocess.PIPE, log.fileno())
@@ -117,6 +129,8 @@ class Broker:
         known = len(self.notices)
         self.launch()
         self.wait_for("up", after=known, timeout=timeout)
+        if self._management_port != "off":
+            self.wait_for("managed", after=known, timeout=timeout)
         return self
 
     def stop(self) -> int:

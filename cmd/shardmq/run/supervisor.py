@@ -10,7 +10,7 @@ import contextlib
 import secrets
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,7 +20,8 @@ import msgspec
 from shardmq.cmd.run.child import STOP_SECONDS, Child
 from shardmq.cmd.run.locks import client_host, hold_data_dir, hold_port, private_directory
 from shardmq.cmd.terminal.exit_codes import EXIT_CONFIG, EXIT_FAILED, EXIT_INTERRUPTED
-from shardmq.cmd.terminal.process_options import tls_words
+from shardmq.cmd.terminal.process_options import NO_MANAGEMENT, ManagementChoice, tls_words
+from shardmq.errors import StartupRefused
 from shardmq.limits import MESSAGE_BYTES_MAX
 from shardmq.runtime import notify
 from shardmq.runtime.logs import DEFAULT_LOG, LogOptions
@@ -40,10 +41,13 @@ STEADY_SECONDS: Final = 10.0
 PATIENCE_SECONDS: Final = 5.0
 """Seconds between two notices at the start that name the processes that are not ready."""
 
-LEVELS: Final = {"exited": "warning", "waiting": "warning", "killed": "error", "refused": "error"}
+LEVELS: Final = {
+    **dict.fromkeys(("exited", "unmanaged", "waiting"), "warning"),
+    **dict.fromkeys(("killed", "refused"), "error"),
+}
 """Log levels of events; all others are info."""
 
-COORDINATOR, SHARD, GATEWAY = range(3)
+COORDINATOR, SHARD, GATEWAY, MANAGEMENT = range(4)
 """Stages of stopping; the highest stops first."""
 
 
@@ -64,6 +68,7 @@ class BrokerOptions:
         message_bytes_max: largest body of a message.
         log: log level and format of the processes.
         cores: how many the number of gateways was chosen for; None where it was given.
+        management: the management process.
     """
 
     shards: int
@@ -77,6 +82,14 @@ class BrokerOptions:
     message_bytes_max: int = MESSAGE_BYTES_MAX
     log: LogOptions = DEFAULT_LOG
     cores: int | None = None
+    management: ManagementChoice = NO_MANAGEMENT
+
+    @property
+    def management_url(self) -> str | None:
+        """The URL of the management process on this machine; None where there is none."""
+        chosen = self.management
+        scheme = "http" if chosen.certificate is None else "https"
+        return None if chosen.port is None else f"{scheme}://{client_host(chosen.host)}:{chosen.port}/"
 
     @property
     def has_plain(self) -> bool:
@@ -89,6 +102,11 @@ class BrokerOptions:
         if self.has_plain or self.tls is None:
             return f"shardmq://guest:guest@{client_host(self.host)}:{self.port}/"
         return f"shardmqs://guest:guest@{client_host(self.tls_host)}:{self.tls.port}/"
+
+    @property
+    def own_url(self) -> str:
+        """The URL for a process of this broker: the certificate at its own port need not have that port's address."""
+        return self.url if self.has_plain else f"{self.url}?verify=verify_none"
 
     @property
     def tls_host(self) -> str:
@@ -111,8 +129,9 @@ class BrokerOptions:
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     """An event of the broker; `text` is for people, the other fields are for programs.
 
-    `event` is one of up, exited, ready, refused, waiting, stopping, killed, stopped. Without a plain port there are no
-    `host` and `port`; `cores` are there where the number of gateways was chosen for them.
+    `event` is one of up, managed, unmanaged, exited, ready, refused, waiting, stopping, killed, stopped. Without a
+    plain port there are no `host` and `port`; `management` is a URL; `cores` are there where the number of gateways was
+    chosen for them.
     """
 
     event: str
@@ -130,6 +149,7 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     tls_verify: bool | None = None
     data_dir: str | None = None
     processes: dict[str, int] | None = None
+    management: str | None = None
     cores: int | None = None
 
     @property
@@ -155,10 +175,33 @@ def supervise(options: BrokerOptions, announce: Callable[[Notice], None]) -> int
         hold_data_dir(options.data_dir),
         hold_port(options.host, options.port) if options.has_plain else contextlib.nullcontext(options.port) as port,
         contextlib.nullcontext() if options.tls is None else hold_port(options.tls_host, options.tls.port, "--tls-"),
+        hold_management_port(options.management, announce) as management,
         private_directory() as run_dir,
     ):
-        options = replace(options, port=port, data_dir=options.data_dir.resolve())
+        options = replace(options, port=port, data_dir=options.data_dir.resolve(), management=management)
         return asyncio.run(Supervisor(options, run_dir, announce).run())
+
+
+@contextlib.contextmanager
+def hold_management_port(chosen: ManagementChoice, announce: "Callable[[Notice], None]") -> Iterator[ManagementChoice]:
+    """Keep the port of the management process, as `hold_port`; a broker goes without where the default one is taken.
+
+    Raises:
+        StartupRefused: somebody listens at the port that was chosen, or it is no address of this machine.
+    """
+    if chosen.port is None:
+        yield chosen
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            port = stack.enter_context(hold_port(chosen.host, chosen.port, "--management-"))
+        except StartupRefused as fault:
+            if not chosen.is_default:
+                raise
+            announce(Notice("unmanaged", f"no management, no HTTP API: {fault.text}"))
+            yield replace(chosen, port=None)
+        else:
+            yield replace(chosen, port=port)
 
 
 class Supervisor:
@@ -213,7 +256,7 @@ class Supervisor:
         notify.stopping()
         if not self._exit_code:
             self._announce(Notice("stopping", "stopping: gateways, then shards, then the coordinator"))
-        for stage in (GATEWAY, SHARD, COORDINATOR):
+        for stage in (MANAGEMENT, GATEWAY, SHARD, COORDINATOR):
             members = [child for child in self._children if child.stage == stage]
             for child, in_time in zip(members, await asyncio.gather(*(child.stop() for child in members)), strict=True):
                 if not in_time:
@@ -230,14 +273,12 @@ class Supervisor:
 
     def _child_ready(self, child: Child) -> None:
         seconds = time.monotonic() - child.started_at
-        if child.starts > 1:
-            self._say(
-                "ready",
-                child,
-                f"{child.name} is back as process {child.pid} after {seconds:.1f} s",
-                seconds=round(seconds, 3),
-            )
-        if not self._is_up and all(child.is_ready for child in self._children):
+        is_back = child.starts > 1
+        if is_back or child.stage == MANAGEMENT:
+            how = "back" if is_back else f"ready at {self._options.management_url}"
+            text = f"{child.name} is {how} as process {child.pid} after {seconds:.1f} s"
+            self._say("ready" if is_back else "managed", child, text, seconds=round(seconds, 3))
+        if not self._is_up and all(child.is_ready for child in self._children if child.stage != MANAGEMENT):
             self._is_up = True
             notify.ready()
             self._say_up()
@@ -259,6 +300,7 @@ class Supervisor:
                 tls_verify=options.tls.verify_client if options.tls else None,
                 data_dir=str(options.data_dir),
                 processes=pids,
+                management=options.management_url,
                 cores=options.cores,
             )
         )
@@ -266,7 +308,7 @@ class Supervisor:
     def _say_who_is_missing(self) -> None:
         if self._is_up or self._stopping.is_set():
             return
-        missing = ", ".join(child.name for child in self._children if not child.is_ready)
+        missing = ", ".join(child.name for child in self._children if not child.is_ready and child.stage != MANAGEMENT)
         seconds = time.monotonic() - self._started_at
         self._announce(Notice("waiting", f"after {seconds:.0f} s still waiting for {missing}", seconds=round(seconds)))
         asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._say_who_is_missing)
@@ -342,4 +384,7 @@ def children(options: BrokerOptions, run_dir: Path, boot_id: str, on_ready: Call
     for index in range(options.gateways):
         name = f"gateway-{index}"
         members.append(Child(name, GATEWAY, (*gateway, "--name", name), run_dir, on_ready))
+    if options.management.port is not None:
+        management = ("management", "--url", options.own_url, *options.management.words, *log)
+        members.append(Child("management", MANAGEMENT, management, run_dir, on_ready))
     return members

@@ -16,7 +16,9 @@ from shardmq.cmd.terminal.process_options import (
     DATA_DIR,
     DISK_FREE_LIMIT,
     MESSAGE_SIZE_MAX,
+    ManagementChoice,
     log_options,
+    management_options,
     memory_watermark,
     tls_options,
 )
@@ -85,6 +87,7 @@ _log = logging.getLogger(__name__)
 @DISK_FREE_LIMIT
 @MESSAGE_SIZE_MAX
 @tls_options
+@management_options
 @log_options
 @click.option("--json", "as_json", is_flag=True, help="Print events as JSON, one a line.")
 def up(
@@ -99,6 +102,7 @@ def up(
     message_size_max: int,
     as_json: bool,
     tls: "TlsOptions | None",
+    management: ManagementChoice,
     log: LogOptions,
 ) -> int:
     """Run a broker: coordinator, shards and gateways.
@@ -112,7 +116,18 @@ def up(
         cores = core_count()
         gateways = default_gateways(cores, shards)
     options = BrokerOptions(
-        shards, gateways, host, port, data_dir, memory_watermark, disk_free_limit, tls, message_size_max, log, cores
+        shards,
+        gateways,
+        host,
+        port,
+        data_dir,
+        memory_watermark,
+        disk_free_limit,
+        tls,
+        message_size_max,
+        log,
+        cores,
+        management,
     )
     if as_json:
         return supervise(options, print_event)
@@ -175,6 +190,8 @@ def print_welcome(notice: Notice) -> None:
     if notice.tls_port is not None:
         alone = "" if notice.port is not None else ", the only port for clients"
         facts.add_row("TLS", f"{notice.tls_host} port {notice.tls_port}{alone}")
+    if notice.management is not None:
+        facts.add_row("management", Text(notice.management))
     facts.add_row("data", notice.data_dir)
     facts.add_row("processes", ", ".join(f"{name} ({pid})" for name, pid in notice.processes.items()))
     if notice.cores is not None:

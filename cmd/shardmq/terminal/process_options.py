@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -116,6 +117,117 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(log=LogOptions(log_level, log_format), **values)
 
     return all_of(with_log, _LOG_OPTIONS)
+
+
+DEFAULT_MANAGEMENT_PORT: Final = 15_672
+"""RabbitMQ's."""
+
+
+class PortOrOff(click.ParamType[int | None]):
+    """A TCP port, or "off", which is None."""
+
+    name = "port"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
+        """The port."""
+        if value is None or value == "off":
+            return None
+        port: int = click.IntRange(0, 65_535).convert(value, param, ctx)
+        return port
+
+
+_MANAGEMENT_OPTIONS: Final = (
+    click.option(
+        "--management-host",
+        default="127.0.0.1",
+        show_default=True,
+        envvar="SHARDMQ_MANAGEMENT_HOST",
+        show_envvar=True,
+        help="Address for browsers and other clients of the HTTP API.",
+    ),
+    click.option(
+        "--management-port",
+        type=PortOrOff(),
+        default=str(DEFAULT_MANAGEMENT_PORT),
+        show_default=True,
+        metavar="PORT|off",
+        envvar="SHARDMQ_MANAGEMENT_PORT",
+        show_envvar=True,
+        help="Port for them; 0 takes a free one.",
+    ),
+    click.option(
+        "--management-tls-cert",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        envvar="SHARDMQ_MANAGEMENT_TLS_CERT",
+        show_envvar=True,
+        help="A certificate to speak HTTPS there, and those between it and its authority (PEM).",
+    ),
+    click.option(
+        "--management-tls-key",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        envvar="SHARDMQ_MANAGEMENT_TLS_KEY",
+        show_envvar=True,
+        help="Its private key (PEM).",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ManagementChoice:
+    """What the options for management say.
+
+    Attributes:
+        host: address to listen on.
+        port: TCP port; None for no management process.
+        certificate: file for HTTPS; None for HTTP.
+        key: its private key.
+        is_default: whether nobody chose the port.
+    """
+
+    host: str = "127.0.0.1"
+    port: int | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    is_default: bool = False
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The same as words of another command line."""
+        words = ("--management-host", self.host, "--management-port", "off" if self.port is None else str(self.port))
+        if self.certificate is None:
+            return words
+        return *words, "--management-tls-cert", str(self.certificate), "--management-tls-key", str(self.key)
+
+
+NO_MANAGEMENT: Final = ManagementChoice()
+"""No management process."""
+
+
+def management_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of the management process. The command gets them as `management`: a `ManagementChoice`."""
+
+    @functools.wraps(command)
+    def with_management(
+        *,
+        management_host: str,
+        management_port: int | None,
+        management_tls_cert: Path | None,
+        management_tls_key: Path | None,
+        **values: Any,
+    ) -> Any:
+        if (management_tls_cert is None) != (management_tls_key is None):
+            raise click.UsageError("--management-tls-cert and --management-tls-key need each other")
+        source = click.get_current_context().get_parameter_source("management_port")
+        choice = ManagementChoice(
+            management_host,
+            management_port,
+            management_tls_cert,
+            management_tls_key,
+            source is ParameterSource.DEFAULT,
+        )
+        return command(management=choice, **values)
+
+    return all_of(with_management, _MANAGEMENT_OPTIONS)
 
 
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)

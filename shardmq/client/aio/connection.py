@@ -18,7 +18,7 @@ from shardmq.client.api.opening import Opening
 from shardmq.client.api.recovery import DEFAULT_RECOVERY, Recovery
 from shardmq.client.api.results import ServerProperties
 from shardmq.client.api.tls import check_tls
-from shardmq.client.api.url import Address, given_or_default, parse_all
+from shardmq.client.api.url import Address, addresses_of
 from shardmq.client.core.connection import ConnectionCore, client_properties
 from shardmq.client.core.requests.request import Request
 from shardmq.client.core.validation import check_heartbeat, check_timeout
@@ -40,6 +40,7 @@ def connect(
     recovery: Recovery | None = DEFAULT_RECOVERY,
     tls: ssl.SSLContext | None = None,
     metrics: Metrics | Counter | None = None,
+    administrative: bool = False,
 ) -> "Opening[Connection]":
     """Connect to a broker, to the first address that answers: await it, or enter it with `async with`.
 
@@ -56,24 +57,25 @@ def connect(
         metrics: told how many messages were published, confirmed, returned, refused, consumed, acked, nacked and
             redelivered, and connections recovered: an object with a method for each, or a function of (name, count).
             Called some ten times a second at most, on the event loop.
+        administrative: log in to manage, in no virtual host: `topology` lists what is in all that the user may see, and
+            there is no publishing or consuming. For users with a tag.
 
     Raises:
         InvalidRequest: an URL or number makes no sense, or a file for TLS is not what it should be.
         ConnectionLost: nobody answers there.
         AuthenticationFailed: user, password or virtual host are refused.
     """
-    return Opening(_connect(url, timeout, heartbeat, recovery, tls, metrics))
+    return Opening(_connect(addresses_of(url, administrative), timeout, heartbeat, recovery, tls, metrics))
 
 
 async def _connect(
-    url: str | Sequence[str] | None,
+    addresses: Sequence[Address],
     timeout: float,
     heartbeat: int,
     recovery: Recovery | None,
     tls: ssl.SSLContext | None,
     metrics: Metrics | Counter | None,
 ) -> "Connection":
-    addresses = parse_all(given_or_default(url))
     check_tls(addresses, tls)
     check_heartbeat(heartbeat)
     check_timeout(timeout)

@@ -16,6 +16,7 @@ class ServerProperties(msgspec.Struct, frozen=True):
 
     Attributes:
         message_max: the largest body of a message that it takes, in bytes.
+        tags: of the user, where this is an administrative session.
     """
 
     product: str = ""
@@ -25,6 +26,7 @@ class ServerProperties(msgspec.Struct, frozen=True):
     frame_max: int = 0
     channel_max: int = CHANNELS_MAX
     message_max: int = MESSAGE_BYTES_MAX
+    tags: tuple[str, ...] = ()
 
 
 class QueueDeclared(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ parameters), each percent-encoded where it needs to be:
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
@@ -122,6 +122,16 @@ def parse_all(urls: str | Sequence[str]) -> list[Address]:
     if not addresses:
         raise InvalidRequest(f"there is no URL to connect to; give at least one, as {_FORM}")
     return addresses
+
+
+def addresses_of(url: str | Sequence[str] | None, administrative: bool = False) -> list[Address]:
+    """Every address that a program gave, or the default ones; without a virtual host for an administrative session.
+
+    Raises:
+        InvalidRequest: a URL cannot be read.
+    """
+    addresses = parse_all(given_or_default(url))
+    return [replace(address, vhost="") for address in addresses] if administrative else addresses
 
 
 def with_files(url: str, files: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ from shardmq.client.api.metrics import Counter, Metrics, MetricsCounter, counter
 from shardmq.client.api.recovery import DEFAULT_RECOVERY, Recovery
 from shardmq.client.api.results import ServerProperties
 from shardmq.client.api.tls import check_tls
-from shardmq.client.api.url import Address, given_or_default, parse_all
+from shardmq.client.api.url import Address, addresses_of
 from shardmq.client.core.connection import ConnectionCore, client_properties
 from shardmq.client.core.requests.request import Request
 from shardmq.client.core.validation import check_heartbeat, check_timeout
@@ -35,6 +35,7 @@ def connect(
     tls: ssl.SSLContext | None = None,
     metrics: Metrics | Counter | None = None,
     workers: int = WORKERS,
+    administrative: bool = False,
 ) -> "Connection":
     """Connect to a broker: to the first address that answers.
 
@@ -52,13 +53,15 @@ def connect(
             redelivered, and connections recovered: an object with a method for each, or a function of (name, count).
             Called some ten times a second at most, on a thread of its own.
         workers: handlers (`Channel.basic_consume`) that may run at once.
+        administrative: log in to manage, in no virtual host: `topology` lists what is in all that the user may see, and
+            there is no publishing or consuming. For users with a tag.
 
     Raises:
         InvalidRequest: an URL or number makes no sense, or a file for TLS is not what it should be.
         ConnectionLost: nobody answers there.
         AuthenticationFailed: user, password or virtual host are refused.
     """
-    addresses = parse_all(given_or_default(url))
+    addresses = addresses_of(url, administrative)
     check_tls(addresses, tls)
     check_heartbeat(heartbeat)
     check_timeout(timeout)

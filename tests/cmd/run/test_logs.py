@@ -98,6 +98,7 @@ def test_a_refused_start_is_logged_as_an_error(tmp_path: Path) -> None:
 
 def test_events_of_up_have_a_time_and_a_level(tmp_path: Path) -> None:
     words = ("up", "--shards", "1", "--port", "0", "--data-dir", str(tmp_path / "data"), "--json")
+    words += ("--management-port", "off")
     process = subprocess.Popen(
         command(*words), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )

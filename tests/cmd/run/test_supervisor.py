@@ -200,7 +200,18 @@ def test_there_is_a_gateway_for_every_two_cores_as_far_as_shards_go(cores: int, 
 
 def test_a_broker_chooses_its_gateways_and_says_so(tmp_path: Path) -> None:
     with subprocess.Popen(
-        command("up", "--port", "0", "--shards", "1", "--data-dir", str(tmp_path / "data"), "--json"),
+        command(
+            "up",
+            "--port",
+            "0",
+            "--management-port",
+            "off",
+            "--shards",
+            "1",
+            "--data-dir",
+            str(tmp_path / "data"),
+            "--json",
+        ),
         env=environment(),
         stdout=subprocess.PIPE,
         text=True,

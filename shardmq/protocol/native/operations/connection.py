@@ -13,6 +13,9 @@ PROTOCOL_VERSION: Final = 1
 class ConnectionOpen(Operation, frozen=True):
     """Log in and enter a virtual host; the first frame of a client.
 
+    With the virtual host "" it is an administrative session, for users with one of MANAGEMENT_TAGS: it is in no virtual
+    host, its lists are those of all that the user may see, and the answer has the user's `tags`.
+
     `heartbeat` is in seconds, 0 for none. With user and password "", the client is the user that its TLS certificate
     has as common name. The answer is Ok with the server's properties: `{"product", "version", "protocol", "heartbeat",
     "frame_max", "channel_max", "message_max"}`. A publish may have `frame_max` bytes, the body of a message

@@ -1,0 +1,8 @@
+"""The management process: RabbitMQ's HTTP API over the broker's native protocol, a client with its callers' rights.
+
+process.py  Options, start, stop.
+server.py   Listens, finds the endpoint of a request, checks who asks, answers.
+api/        The endpoints, one noun a file.
+web/        What endpoints share: requests, rights, answers, errors, lists.
+state/      What it knows while it runs: callers' logins.
+"""

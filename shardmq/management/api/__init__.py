@@ -1,0 +1,40 @@
+"""The endpoints of RabbitMQ's HTTP API, one noun a file.
+
+cluster.py      The broker as one node: overview, nodes, name, version.
+clients.py      Connections, channels, consumers.
+exchanges.py    Exchanges.
+queues.py       Queues.
+bindings.py     Bindings, and the key that names one.
+vhosts.py       Virtual hosts.
+users.py        Users, who the caller is.
+permissions.py  Permissions.
+definitions.py  All that is durable, in RabbitMQ's shape.
+"""
+
+from typing import Final
+
+from shardmq.management.api import (
+    bindings,
+    clients,
+    cluster,
+    definitions,
+    exchanges,
+    permissions,
+    queues,
+    users,
+    vhosts,
+)
+from shardmq.management.web.endpoint import Endpoint
+
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    *cluster.ENDPOINTS,
+    *clients.ENDPOINTS,
+    *exchanges.ENDPOINTS,
+    *queues.ENDPOINTS,
+    *bindings.ENDPOINTS,
+    *vhosts.ENDPOINTS,
+    *users.ENDPOINTS,
+    *permissions.ENDPOINTS,
+    *definitions.ENDPOINTS,
+)
+"""All there are."""

@@ -1,0 +1,160 @@
+"""Bindings, and the key that names one among those between the same ends."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+import xxhash
+
+from shardmq.management.api.exchanges import find_exchange
+from shardmq.management.web.call import Call, Row
+from shardmq.management.web.encoding import plain
+from shardmq.management.web.endpoint import Answer, Endpoint, Right
+from shardmq.management.web.errors import ApiError
+from shardmq.management.web.listing import listed
+from shardmq.topology.entities import DEFAULT_EXCHANGE
+
+ENDS: Final[Mapping[str, str]] = {"q": "queue", "e": "exchange"}
+"""The letter in a path, and what it means."""
+
+
+def properties_key(routing_key: str, arguments: Mapping[str, Any]) -> str:
+    """The name of a binding among those between the same ends, as it stands in a path.
+
+    It is "~" without key and arguments, else the quoted key; with arguments "~" and their hash behind it.
+    """
+    if not routing_key and not arguments:
+        return "~"
+    key = quote(routing_key, safe="").replace("~", "%7E")
+    if not arguments:
+        return key
+    packed = msgspec.msgpack.encode(plain(dict(arguments)), order="sorted")
+    return f"{key}~{xxhash.xxh64_hexdigest(packed)}"
+
+
+def binding_row(row: Row) -> Row:
+    """A binding, in RabbitMQ's words."""
+    arguments = plain(row["arguments"])
+    return {
+        "source": row["source"],
+        "vhost": row["vhost"],
+        "destination": row["destination"],
+        "destination_type": row["destination_type"],
+        "routing_key": row["routing_key"],
+        "arguments": arguments,
+        "properties_key": properties_key(row["routing_key"], arguments),
+    }
+
+
+def default_binding(queue: Row) -> Row:
+    """The binding to the default exchange that every queue has."""
+    return {
+        "source": DEFAULT_EXCHANGE,
+        "vhost": queue["vhost"],
+        "destination": queue["name"],
+        "destination_type": "queue",
+        "routing_key": queue["name"],
+        "arguments": {},
+        "properties_key": properties_key(queue["name"], {}),
+    }
+
+
+async def bindings_of(call: Call, vhost: str | None = None) -> list[Row]:
+    """All bindings that the caller may see, in RabbitMQ's words, those to the default exchange first."""
+    queues = await call.rows("queues", vhost)
+    return [
+        *(default_binding(row) for row in queues),
+        *(binding_row(row) for row in await call.rows("bindings", vhost)),
+    ]
+
+
+async def list_bindings(call: Call) -> Answer:
+    """All bindings."""
+    return Answer(listed(await bindings_of(call), call.query))
+
+
+async def list_bindings_of_vhost(call: Call) -> Answer:
+    """The bindings of a virtual host."""
+    return Answer(listed(await bindings_of(call, await call.vhost()), call.query))
+
+
+async def list_bindings_of_queue(call: Call) -> Answer:
+    """The bindings of a queue."""
+    row = await call.row("queues", call.part("vhost"), call.part("queue"))
+    return Answer(listed(await _to(call, row, "queue"), call.query))
+
+
+async def list_bindings_from(call: Call) -> Answer:
+    """The bindings of which an exchange is the source."""
+    row = await find_exchange(call)
+    rows = await bindings_of(call, row["vhost"])
+    return Answer(listed([each for each in rows if each["source"] == row["name"]], call.query))
+
+
+async def list_bindings_to(call: Call) -> Answer:
+    """The bindings of which an exchange is the destination."""
+    row = await find_exchange(call)
+    return Answer(listed(await _to(call, row, "exchange"), call.query))
+
+
+async def _to(call: Call, row: Row, kind: str) -> list[Row]:
+    found = await bindings_of(call, row["vhost"])
+    return [each for each in found if (each["destination"], each["destination_type"]) == (row["name"], kind)]
+
+
+async def between(call: Call) -> list[Row]:
+    """The bindings between the two ends that the path names.
+
+    Raises:
+        ApiError: one of the ends is not there.
+    """
+    source = (await find_exchange(call, "source"))["name"]
+    kind = ENDS[call.part("kind")]
+    if kind == "queue":
+        row = await call.row("queues", call.part("vhost"), call.part("destination"))
+    else:
+        row = await find_exchange(call, "destination")
+    return [each for each in await _to(call, row, kind) if each["source"] == source]
+
+
+async def list_bindings_between(call: Call) -> Answer:
+    """The bindings between an exchange and a queue or exchange."""
+    return Answer(listed(await between(call), call.query))
+
+
+async def one_of(call: Call) -> Row:
+    """The binding that the path names.
+
+    Raises:
+        ApiError: there is none.
+    """
+    key = call.part("key")
+    keys = {key, quote(key, safe="~").replace("%7E", "~")}
+    for row in await between(call):
+        if row["properties_key"] in keys:
+            return row
+    raise ApiError.not_found(f"no binding with the properties key '{key}' there")
+
+
+async def get_binding(call: Call) -> Answer:
+    """One binding."""
+    return Answer(await one_of(call))
+
+
+def _list(path: str, handler: Any, summary: str) -> Endpoint:
+    return Endpoint("GET", path, handler, Right.MANAGEMENT, summary, list[Row], is_list=True)
+
+
+BETWEEN: Final = "/bindings/{vhost}/e/{source}/{kind:[qe]}/{destination}"
+
+ENDPOINTS: Final = (
+    _list("/bindings", list_bindings, "Bindings of all virtual hosts."),
+    _list("/bindings/{vhost}", list_bindings_of_vhost, "The bindings of a virtual host."),
+    _list("/queues/{vhost}/{queue}/bindings", list_bindings_of_queue, "The bindings of a queue."),
+    _list("/exchanges/{vhost}/{exchange}/bindings/source", list_bindings_from, "Bindings from an exchange."),
+    _list("/exchanges/{vhost}/{exchange}/bindings/destination", list_bindings_to, "Bindings to an exchange."),
+    _list(BETWEEN, list_bindings_between, "The bindings between an exchange and a queue or exchange."),
+    Endpoint("GET", BETWEEN + "/{key}", get_binding, Right.MANAGEMENT, "One binding.", Row),
+)
+"""What this file answers."""

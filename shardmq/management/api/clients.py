@@ -1,0 +1,208 @@
+"""Connections, channels and consumers, as RabbitMQ shows them."""
+
+from typing import Any, Final
+
+from shardmq.limits import CHANNELS_MAX
+from shardmq.management.web.call import Call, Row
+from shardmq.management.web.encoding import plain
+from shardmq.management.web.endpoint import Answer, Endpoint, Right
+from shardmq.management.web.errors import ApiError
+from shardmq.management.web.listing import listed
+
+PROTOCOLS: Final = {"AMQP 0-9-1": "AMQP 0-9-1", "shardmq": "shardmq"}
+
+NO_RATE: Final = {"rate": 0.0}
+
+
+def connection_row(row: Row, node: str) -> Row:
+    """A connection, in RabbitMQ's words."""
+    return {
+        "name": row["name"],
+        "node": node,
+        "type": "network",
+        "protocol": row["protocol"],
+        "user": row["user"],
+        "user_who_performed_action": row["user"],
+        "vhost": row["vhost"],
+        "state": row["state"],
+        "connected_at": row["connected_at"],
+        "peer_host": row["peer_host"],
+        "peer_port": row["peer_port"],
+        "ssl": row["tls"],
+        "channels": row["channels"],
+        "channel_max": CHANNELS_MAX,
+        "client_properties": plain(row["client_properties"]),
+        "gateway": row["gateway"],
+        **{name: row[name] for name in _IF_KNOWN if name in row},
+    }
+
+
+_IF_KNOWN: Final = ("frame_max", "timeout", "auth_mechanism", "host", "port", "recv_oct", "send_oct")
+
+
+def channel_name(connection: str, number: int) -> str:
+    """The name of a channel."""
+    return f"{connection} ({number})"
+
+
+def _peer(connection: Row | None, name: str) -> Row:
+    known = connection or {}
+    return {"name": name, "peer_host": known.get("peer_host", ""), "peer_port": known.get("peer_port", 0)}
+
+
+def channel_row(row: Row, node: str, connection: Row | None) -> Row:
+    """A channel, in RabbitMQ's words."""
+    return {
+        "name": channel_name(row["connection"], row["number"]),
+        "number": row["number"],
+        "node": node,
+        "connection_details": _peer(connection, row["connection"]),
+        "user": row["user"],
+        "vhost": row["vhost"],
+        "state": "running",
+        "consumer_count": row["consumers"],
+        "confirm": row["confirm"],
+        "transactional": row["transactional"],
+        "prefetch_count": row["prefetch"],
+        "global_prefetch_count": 0,
+        "messages_unacknowledged": row["unacked"],
+        "messages_unconfirmed": row["unconfirmed"],
+        "messages_uncommitted": 0,
+        "acks_uncommitted": 0,
+    }
+
+
+def consumer_row(row: Row, node: str, connection: Row | None) -> Row:
+    """A consumer, in RabbitMQ's words."""
+    peer = _peer(connection, row["connection"])
+    return {
+        "consumer_tag": row["tag"],
+        "active": True,
+        "activity_status": "up",
+        "ack_required": not row["auto_ack"],
+        "prefetch_count": row["prefetch"],
+        "exclusive": row["exclusive"],
+        "arguments": {"x-priority": row["priority"]} if row["priority"] else {},
+        "consumer_timeout": "undefined",
+        "queue": {"name": row["queue"], "vhost": row["vhost"]},
+        "channel_details": {
+            "name": channel_name(row["connection"], row["channel"]),
+            "number": row["channel"],
+            "connection_name": row["connection"],
+            "node": node,
+            "user": row["user"],
+            "peer_host": peer["peer_host"],
+            "peer_port": peer["peer_port"],
+        },
+    }
+
+
+async def connections_of(call: Call, vhost: str | None = None) -> list[Row]:
+    """Connections that the caller may see; those of management itself are in no virtual host."""
+    return [row for row in await call.rows("connections", vhost) if row["vhost"]]
+
+
+async def _by_name(call: Call) -> dict[str, Row]:
+    return {row["name"]: row for row in await connections_of(call)}
+
+
+async def channels_of(call: Call, vhost: str | None = None) -> list[Row]:
+    """Channels that the caller may see, in RabbitMQ's words."""
+    known = await _by_name(call)
+    rows = [row for row in await call.rows("channels", vhost) if row["vhost"]]
+    return [channel_row(row, call.facts.node, known.get(row["connection"])) for row in rows]
+
+
+async def consumers_of(call: Call, vhost: str | None = None) -> list[Row]:
+    """Consumers that the caller may see, in RabbitMQ's words."""
+    known = await _by_name(call)
+    rows = await call.rows("consumers", vhost)
+    return [consumer_row(row, call.facts.node, known.get(row["connection"])) for row in rows]
+
+
+async def list_connections(call: Call) -> Answer:
+    """All connections."""
+    rows = [connection_row(row, call.facts.node) for row in await connections_of(call)]
+    return Answer(listed(rows, call.query))
+
+
+async def list_connections_of_vhost(call: Call) -> Answer:
+    """The connections of a virtual host."""
+    rows = [connection_row(row, call.facts.node) for row in await connections_of(call, await call.vhost())]
+    return Answer(listed(rows, call.query))
+
+
+async def list_connections_of_user(call: Call) -> Answer:
+    """The connections of a user."""
+    user = call.part("user")
+    rows = [connection_row(row, call.facts.node) for row in await connections_of(call) if row["user"] == user]
+    return Answer(listed(rows, call.query))
+
+
+async def _connection(call: Call) -> Row:
+    name = call.part("connection")
+    found = (await _by_name(call)).get(name)
+    if found is None:
+        raise ApiError.not_found(f"no connection '{name}'")
+    return found
+
+
+async def get_connection(call: Call) -> Answer:
+    """One connection."""
+    return Answer(connection_row(await _connection(call), call.facts.node))
+
+
+async def list_channels_of_connection(call: Call) -> Answer:
+    """The channels of a connection."""
+    name = (await _connection(call))["name"]
+    rows = [row for row in await channels_of(call) if row["connection_details"]["name"] == name]
+    return Answer(listed(rows, call.query))
+
+
+async def list_channels(call: Call) -> Answer:
+    """All channels."""
+    return Answer(listed(await channels_of(call), call.query))
+
+
+async def list_channels_of_vhost(call: Call) -> Answer:
+    """The channels of a virtual host."""
+    return Answer(listed(await channels_of(call, await call.vhost()), call.query))
+
+
+async def get_channel(call: Call) -> Answer:
+    """One channel, with its consumers."""
+    name = call.part("channel")
+    found = next((row for row in await channels_of(call) if row["name"] == name), None)
+    if found is None:
+        raise ApiError.not_found(f"no channel '{name}'")
+    consumers = [row for row in await consumers_of(call) if row["channel_details"]["name"] == name]
+    return Answer({**found, "consumer_details": consumers})
+
+
+async def list_consumers(call: Call) -> Answer:
+    """All consumers."""
+    return Answer(listed(await consumers_of(call), call.query))
+
+
+async def list_consumers_of_vhost(call: Call) -> Answer:
+    """The consumers of a virtual host."""
+    return Answer(listed(await consumers_of(call, await call.vhost()), call.query))
+
+
+def _list(path: str, handler: Any, summary: str) -> Endpoint:
+    return Endpoint("GET", path, handler, Right.MANAGEMENT, summary, list[Row], is_list=True)
+
+
+ENDPOINTS: Final = (
+    _list("/connections", list_connections, "Connections that the caller may see."),
+    _list("/connections/username/{user}", list_connections_of_user, "The connections of a user."),
+    Endpoint("GET", "/connections/{connection}", get_connection, Right.MANAGEMENT, "One connection.", Row),
+    _list("/connections/{connection}/channels", list_channels_of_connection, "The channels of a connection."),
+    _list("/vhosts/{vhost}/connections", list_connections_of_vhost, "The connections of a virtual host."),
+    _list("/channels", list_channels, "Channels that the caller may see."),
+    Endpoint("GET", "/channels/{channel}", get_channel, Right.MANAGEMENT, "One channel, with its consumers.", Row),
+    _list("/vhosts/{vhost}/channels", list_channels_of_vhost, "The channels of a virtual host."),
+    _list("/consumers", list_consumers, "Consumers that the caller may see."),
+    _list("/consumers/{vhost}", list_consumers_of_vhost, "The consumers of a virtual host."),
+)
+"""What this file answers."""

@@ -1,0 +1,230 @@
+"""The broker as clients of RabbitMQ see it: a cluster of one node."""
+
+import os
+import platform
+from typing import Any, Final
+
+from shardmq.management.api.clients import connections_of
+from shardmq.management.api.exchanges import exchanges_of
+from shardmq.management.state.facts import LIKE_RABBITMQ, Facts
+from shardmq.management.web.call import Call, Row
+from shardmq.management.web.endpoint import Answer, Endpoint, Right
+from shardmq.management.web.errors import ApiError
+from shardmq.version import VERSION
+
+EXCHANGE_TYPES: Final = {
+    "direct": "routing keys that are equal",
+    "fanout": "everything",
+    "headers": "headers that match",
+    "topic": "routing keys that match a pattern",
+    "x-consistent-hash": "a share of the routing keys, by weight",
+    "x-partition": "the partitions of a topic",
+}
+
+CHURN: Final = (
+    "channel_closed",
+    "channel_created",
+    "connection_closed",
+    "connection_created",
+    "queue_created",
+    "queue_declared",
+    "queue_deleted",
+)
+
+TOTALS: Final = (
+    "ack",
+    "confirm",
+    "deliver",
+    "deliver_get",
+    "deliver_no_ack",
+    "disk_reads",
+    "disk_writes",
+    "drop_unroutable",
+    "get",
+    "get_empty",
+    "get_no_ack",
+    "publish",
+    "redeliver",
+    "return_unroutable",
+)
+"""The counts of messages in an overview; agents refuse one that is missing."""
+
+
+def with_rates(counts: Row, names: tuple[str, ...]) -> Row:
+    """Counts and their rates, as RabbitMQ writes them: "publish" and "publish_details"."""
+    shown: Row = {}
+    for name in names:
+        shown[name] = counts.get(name, 0)
+        shown[f"{name}_details"] = {"rate": counts.get(f"{name}_rate", 0.0)}
+    return shown
+
+
+def _types() -> list[Row]:
+    return [{"name": name, "description": text, "enabled": True} for name, text in EXCHANGE_TYPES.items()]
+
+
+def versions() -> Row:
+    """What the broker is, and which RabbitMQ's API this resembles."""
+    return {
+        "management_version": LIKE_RABBITMQ,
+        "rabbitmq_version": LIKE_RABBITMQ,
+        "product_name": "shardmq",
+        "product_version": VERSION,
+        "erlang_version": platform.python_version(),
+        "erlang_full_version": f"Python {platform.python_version()}, no Erlang",
+    }
+
+
+def listeners(facts: Facts, processes: list[Row]) -> list[Row]:
+    """Where clients connect."""
+    found = {
+        (protocol, port)
+        for row in processes
+        if row["role"] == "gateway"
+        for protocol, port in (("amqp", row.get("port")), ("amqp/ssl", row.get("tls_port")))
+        if port
+    }
+    found.add(("https" if facts.is_tls else "http", facts.port))
+    return [
+        {"node": facts.node, "protocol": protocol, "ip_address": facts.host, "port": port, "socket_opts": {}}
+        for protocol, port in sorted(found)
+    ]
+
+
+async def overview(call: Call) -> Answer:
+    """What there is, in numbers."""
+    facts = call.facts
+    status = await (await call.caller.administration()).status()
+    queues = await call.rows("queues")
+    connections = await connections_of(call)
+    shown: Row = {
+        **versions(),
+        "cluster_name": facts.node,
+        "cluster_tags": {},
+        "node": facts.node,
+        "node_tags": {},
+        "rates_mode": "basic",
+        "statistics_db_event_queue": 0,
+        "sample_retention_policies": {"global": [600, 3600, 86400], "basic": [600, 3600], "detailed": [600]},
+        "exchange_types": _types(),
+        "message_stats": with_rates({}, TOTALS),
+        "churn_rates": with_rates({}, CHURN),
+        "queue_totals": with_rates(
+            {
+                "messages": sum([row["messages"] or 0 for row in queues]),
+                "messages_ready": sum([row["ready"] or 0 for row in queues]),
+                "messages_unacknowledged": sum([row["unacked"] or 0 for row in queues]),
+            },
+            ("messages", "messages_ready", "messages_unacknowledged"),
+        ),
+        "object_totals": {
+            "channels": sum([row["channels"] for row in connections]),
+            "connections": len(connections),
+            "consumers": len(await call.rows("consumers")),
+            "exchanges": len(await exchanges_of(call)),
+            "queues": len(queues),
+        },
+        "listeners": listeners(facts, status["processes"]),
+        "contexts": [
+            {
+                "node": facts.node,
+                "description": "shardmq management",
+                "path": "/",
+                "ip": facts.host,
+                "port": facts.port,
+                "ssl": facts.is_tls,
+            }
+        ],
+        "disable_stats": False,
+        "enable_queue_totals": False,
+        "is_op_policy_updating_enabled": True,
+    }
+    return Answer(shown)
+
+
+def node_row(facts: Facts, processes: list[Row]) -> Row:
+    """The broker as one node."""
+    alarms = [text for row in processes for text in row.get("alarms", [])]
+    file_limit = 1 << 20
+    return {
+        "name": facts.node,
+        "type": "disc",
+        "running": True,
+        "being_drained": False,
+        "partitions": [],
+        "os_pid": str(next((row["pid"] for row in processes if row["role"] == "coordinator"), os.getpid())),
+        "uptime": int(1000 * max((row["uptime_seconds"] for row in processes), default=0)),
+        "run_queue": 0,
+        "processors": os.cpu_count() or 1,
+        "mem_used": sum(row["rss_bytes"] for row in processes),
+        "mem_limit": 0,
+        "mem_alarm": any("memory" in text for text in alarms),
+        "disk_free": 0,
+        "disk_free_limit": 0,
+        "disk_free_alarm": any("disk" in text for text in alarms),
+        "fd_used": 0,
+        "fd_total": file_limit,
+        "sockets_used": sum(row.get("connections", 0) for row in processes),
+        "sockets_total": file_limit,
+        "proc_used": len(processes),
+        "proc_total": 1 << 16,
+        "rates_mode": "basic",
+        "enabled_plugins": ["rabbitmq_management"],
+        "exchange_types": _types(),
+        "auth_mechanisms": [{"name": name, "enabled": True} for name in ("PLAIN", "AMQPLAIN", "EXTERNAL")],
+        "config_files": [],
+        "log_files": ["<stderr>"],
+        "db_dir": "",
+        "cluster_links": [],
+        "processes": processes,
+    }
+
+
+async def _node(call: Call) -> Row:
+    status = await (await call.caller.administration()).status()
+    return node_row(call.facts, status["processes"])
+
+
+async def list_nodes(call: Call) -> Answer:
+    """The broker as a list of one node."""
+    return Answer([await _node(call)])
+
+
+async def get_node(call: Call) -> Answer:
+    """The broker as one node."""
+    name = call.part("node")
+    if name != call.facts.node:
+        raise ApiError.not_found(f"no node '{name}'; this broker is '{call.facts.node}'")
+    return Answer(await _node(call))
+
+
+async def cluster_name(call: Call) -> Answer:
+    """The broker's name."""
+    return Answer({"name": call.facts.node})
+
+
+async def extensions(call: Call) -> Answer:
+    """Extensions of the page: there are none."""
+    del call
+    return Answer([])
+
+
+async def version(call: Call) -> Answer:
+    """The version of RabbitMQ's API."""
+    del call
+    return Answer(LIKE_RABBITMQ)
+
+
+def _get(path: str, handler: Any, right: Right, summary: str, answer: Any = Row) -> Endpoint:
+    return Endpoint("GET", path, handler, right, summary, answer)
+
+
+ENDPOINTS: Final = (
+    _get("/overview", overview, Right.MANAGEMENT, "What there is, in numbers."),
+    _get("/nodes", list_nodes, Right.MONITORING, "The broker as a list of one node.", list[Row]),
+    _get("/nodes/{node}", get_node, Right.MONITORING, "The broker as one node."),
+    _get("/cluster-name", cluster_name, Right.MANAGEMENT, "The broker's name."),
+    _get("/extensions", extensions, Right.MANAGEMENT, "Extensions of the page: none.", list[Row]),
+    _get("/version", version, Right.NOTHING, "The version of RabbitMQ's API.", str),
+)
+"""What this file answers."""

@@ -1,0 +1,126 @@
+"""The HTTP server: finds a request's endpoint, checks who asks, and answers in RabbitMQ's shape."""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from aiohttp import hdrs, web
+
+from shardmq.errors import AuthenticationFailed, ReplyCode, ShardmqError
+from shardmq.management.api import ENDPOINTS
+from shardmq.management.state.callers import Caller, Callers
+from shardmq.management.state.facts import Facts
+from shardmq.management.web.authentication import CHALLENGE, credentials_of
+from shardmq.management.web.call import BODY_BYTES_MAX, QUERY_BYTES_MAX, Call
+from shardmq.management.web.encoding import encoded
+from shardmq.management.web.endpoint import Answer, Endpoint, Right
+from shardmq.management.web.errors import NOT_MANAGER, ApiError
+
+_log = logging.getLogger(__name__)
+
+Handling = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+PREFIX: Final = "/api"
+
+NEEDED: Final = {
+    Right.POLICYMAKER: "Not policymaker",
+    Right.MONITORING: "Not monitor user",
+    Right.ADMINISTRATOR: "Not administrator user",
+}
+"""What is said to callers without the right; RabbitMQ's words."""
+
+SAFE_HEADERS: Final = {
+    "Server": "shardmq",
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "Vary": "Accept, Authorization, Cookie",
+}
+
+
+class Server:
+    """Answers requests.
+
+    Args:
+        callers: the logins of those who ask.
+        facts: of this process and its broker.
+        endpoints: that there are.
+    """
+
+    def __init__(self, callers: Callers, facts: Facts, endpoints: Sequence[Endpoint] = ENDPOINTS) -> None:
+        self._callers = callers
+        self._facts = facts
+        self._endpoints = endpoints
+
+    def application(self) -> web.Application:
+        """The application for aiohttp, with all routes."""
+        application = web.Application(middlewares=[self._guard], handler_args={"max_line_size": QUERY_BYTES_MAX})
+        for endpoint in self._endpoints:
+            self._route(application, endpoint)
+        return application
+
+    def _route(self, application: web.Application, endpoint: Endpoint) -> None:
+        async def answer(request: web.Request) -> web.StreamResponse:
+            return await self._answer(request, endpoint)
+
+        route = application.router.add_get if endpoint.method == hdrs.METH_GET else None
+        if route is not None:
+            route(PREFIX + endpoint.path, answer)
+        else:
+            application.router.add_route(endpoint.method, PREFIX + endpoint.path, answer)
+
+    async def _answer(self, request: web.Request, endpoint: Endpoint) -> web.StreamResponse:
+        if endpoint.right is Right.NOTHING:
+            return self._response(request, await endpoint.handler(self._call(request, None)))
+        credentials = credentials_of(request)
+        try:
+            async with self._callers.borrow(credentials) as caller:
+                if not endpoint.right.is_of(caller.tags):
+                    raise ApiError.not_authorised(NEEDED.get(endpoint.right, NOT_MANAGER))
+                return self._response(request, await endpoint.handler(self._call(request, caller)))
+        except AuthenticationFailed as fault:
+            error = ApiError.of(fault)
+            if fault.code == ReplyCode.ACCESS_REFUSED:
+                error.headers.update(CHALLENGE)
+            raise error from fault
+
+    def _call(self, request: web.Request, caller: Caller | None) -> Call:
+        return Call(request, caller, self._facts, BODY_BYTES_MAX)
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handling) -> web.StreamResponse:
+        """Answer every fault in RabbitMQ's shape; what we did not expect is logged, and told as 500."""
+        try:
+            return await handler(request)
+        except ApiError as error:
+            return self._failed(request, error)
+        except ShardmqError as fault:
+            return self._failed(request, ApiError.of(fault))
+        except web.HTTPMethodNotAllowed as fault:
+            allowed = ",".join(sorted(fault.allowed_methods))
+            if request.method == hdrs.METH_OPTIONS:
+                return web.Response(status=200, headers={**SAFE_HEADERS, "Allow": f"{allowed},OPTIONS"})
+            reason = f"{request.method} is not allowed here; {allowed} is"
+            return self._failed(request, ApiError(405, "Method Not Allowed", reason, {"Allow": allowed}))
+        except web.HTTPNotFound:
+            return self._failed(request, ApiError(404, "Object Not Found", "Not Found"))
+        except web.HTTPException as fault:
+            return self._failed(request, ApiError(fault.status, fault.reason, fault.text or fault.reason))
+        except Exception:  # noqa: BLE001  nobody is told of a traceback
+            _log.exception("%s %s failed", request.method, request.path)
+            return self._failed(request, ApiError(500, "internal_error", "this request met a bug; the log says more"))
+
+    def _failed(self, request: web.Request, error: ApiError) -> web.Response:
+        body = {"error": error.error, "reason": error.reason}
+        return self._response(request, Answer(body, error.status, error.headers))
+
+    def _response(self, request: web.Request, answer: Answer) -> web.Response:
+        del request
+        headers = {**SAFE_HEADERS, **answer.headers}
+        if answer.body is None:
+            return web.Response(status=answer.status, headers=headers)
+        return web.Response(
+            body=encoded(answer.body), status=answer.status, headers=headers, content_type="application/json"
+        )

@@ -1,0 +1,37 @@
+"""What is known of this process and of the broker it manages."""
+
+import socket
+import time
+from dataclasses import dataclass, field
+from typing import Final
+
+from shardmq.client.api.url import parse
+from shardmq.definitions.export import RABBITMQ_VERSION
+
+LIKE_RABBITMQ: Final = RABBITMQ_VERSION
+"""The version of RabbitMQ whose HTTP API this one resembles: clients compare it with what they need."""
+
+
+@dataclass(slots=True)
+class Facts:
+    """What does not change while this process serves.
+
+    Attributes:
+        node: name of the broker as the one node that clients of RabbitMQ see.
+        host: where this process listens.
+        port: likewise; 0 before that where a free one is taken.
+        is_tls: whether with TLS.
+        started_at: seconds since 1970.
+    """
+
+    node: str
+    host: str
+    port: int
+    is_tls: bool = False
+    started_at: float = field(default_factory=time.time)
+
+
+def node_name(url: str) -> str:
+    """The node's name: of the host where the broker is."""
+    host = parse(url).host
+    return f"shardmq@{socket.gethostname() if host in ('localhost', '127.0.0.1', '::1') else host}"

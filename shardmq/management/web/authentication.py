@@ -1,0 +1,61 @@
+"""Who asks: RabbitMQ's Basic authentication. The broker itself checks the password.
+
+The user whose password everybody knows comes from this machine alone: the broker sees logins of this process, so that
+rule is kept here, too.
+"""
+
+import base64
+import binascii
+import ipaddress
+from typing import Final
+
+from aiohttp import web
+
+from shardmq.management.state.callers import Credentials
+from shardmq.management.web.errors import LOGIN_FAILED, ApiError
+from shardmq.topology.entities import LOOPBACK_ONLY
+
+CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="shardmq management"'}
+
+CREDENTIALS_BYTES_MAX: Final = 4096
+
+
+def refused(reason: str = LOGIN_FAILED) -> ApiError:
+    """The answer to a request without a login, or with a wrong one."""
+    return ApiError(401, "not_authorized", reason, CHALLENGE)
+
+
+def credentials_of(request: web.Request) -> Credentials:
+    """The user and the password that a request names.
+
+    Raises:
+        ApiError: it names none, or a user that only comes from this machine.
+    """
+    credentials = _basic(request.headers.get("Authorization", ""))
+    if credentials is None or not credentials.user:
+        raise refused()
+    if credentials.user in LOOPBACK_ONLY and not is_loopback(request.remote or ""):
+        raise refused(f"user '{credentials.user}' can only connect via localhost")
+    return credentials
+
+
+def _basic(header: str) -> Credentials | None:
+    scheme, _, encoded = header.partition(" ")
+    if scheme.lower() != "basic" or len(encoded) > CREDENTIALS_BYTES_MAX:
+        return None
+    try:
+        text = base64.b64decode(encoded.strip(), validate=True).decode()
+    except (binascii.Error, ValueError):
+        return None
+    user, colon, password = text.partition(":")
+    return Credentials(user, password) if colon else None
+
+
+def is_loopback(peer: str) -> bool:
+    """Whether an address is this machine's own."""
+    try:
+        address = ipaddress.ip_address(peer.split("%", maxsplit=1)[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)

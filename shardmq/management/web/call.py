@@ -1,0 +1,165 @@
+"""One request: its path, parameters and body, and who asks."""
+
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from shardmq.client.aio.channel import Channel
+from shardmq.errors import AuthenticationFailed, ReplyCode
+from shardmq.management.state.callers import Caller
+from shardmq.management.state.facts import Facts
+from shardmq.management.web.errors import NO_ACCESS, ApiError
+from shardmq.topology.entities import SEE_ALL_TAGS
+
+Row = dict[str, Any]
+
+BODY_BYTES_MAX: Final = 4 << 20
+"""Of a request, but of definitions and messages."""
+
+QUERY_BYTES_MAX: Final = 8192
+
+
+class Call:
+    """One request, and who asks.
+
+    Args:
+        request: of aiohttp.
+        caller: whose login; None where none is needed.
+        facts: of this process and its broker.
+        body_bytes_max: of the request's body.
+    """
+
+    def __init__(self, request: web.Request, caller: Caller | None, facts: Facts, body_bytes_max: int) -> None:
+        self.request = request
+        self.facts = facts
+        self.query = request.query
+        self._caller = caller
+        self._body_bytes_max = body_bytes_max
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks."""
+        assert self._caller is not None, "this endpoint has no caller"
+        return self._caller
+
+    @property
+    def user(self) -> str:
+        """The name of who asks."""
+        return self.caller.user
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether the caller sees all virtual hosts."""
+        return not SEE_ALL_TAGS.isdisjoint(self.caller.tags)
+
+    def part(self, name: str) -> str:
+        """A part of the path, decoded."""
+        return self.request.match_info[name]
+
+    def has_flag(self, name: str) -> bool:
+        """Whether a parameter is given as true."""
+        return self.query.get(name, "").lower() == "true"
+
+    async def rows(self, noun: str, vhost: str | None = None) -> list[Row]:
+        """What the broker lists, of one virtual host or of all that the caller may see."""
+        connection = await self.caller.administration()
+        rows = await connection.topology(noun)
+        return rows if vhost is None else [row for row in rows if row["vhost"] == vhost]
+
+    async def row(self, noun: str, vhost: str, name: str) -> Row:
+        """One row of a list.
+
+        Raises:
+            ApiError: there is none.
+        """
+        await self.check_vhost(vhost)
+        found = [row for row in await self.rows(noun, vhost) if row["name"] == name]
+        if not found:
+            raise ApiError.not_found(f"no {noun.removesuffix('s')} '{name}' in vhost '{vhost}'")
+        return found[0]
+
+    async def vhost(self) -> str:
+        """The virtual host that the path names.
+
+        Raises:
+            ApiError: there is none, or the caller has no permission there.
+        """
+        vhost = self.part("vhost")
+        await self.check_vhost(vhost)
+        return vhost
+
+    async def check_vhost(self, vhost: str) -> None:
+        """Make sure that the caller sees a virtual host.
+
+        Raises:
+            ApiError: there is none, or the caller has no permission there.
+        """
+        if any(row["name"] == vhost for row in await self.rows("vhosts")):
+            return
+        if self.sees_all:
+            raise ApiError.not_found(f"no vhost '{vhost}'")
+        raise ApiError.not_authorised(NO_ACCESS)
+
+    async def channel(self, vhost: str, *, own: bool = False) -> Channel:
+        """A channel in a virtual host, with the caller's permissions there; `own` is for the caller to close.
+
+        Raises:
+            ApiError: the caller has no permission there.
+        """
+        await self.check_vhost(vhost)
+        try:
+            return await (self.caller.own_channel(vhost) if own else self.caller.channel(vhost))
+        except AuthenticationFailed as fault:
+            if fault.code == ReplyCode.NOT_ALLOWED:
+                raise ApiError.not_authorised(fault.text) from fault
+            raise
+
+    async def content(self) -> bytes:
+        """The request's body.
+
+        Raises:
+            ApiError: it is too large.
+        """
+        most = self._body_bytes_max
+        if (self.request.content_length or 0) > most:
+            raise too_large(most)
+        parts, size = [], 0
+        async for part in self.request.content.iter_chunked(1 << 16):
+            size += len(part)
+            if size > most:
+                raise too_large(most)
+            parts.append(part)
+        return b"".join(parts)
+
+    async def body(self) -> Row:
+        """The request's body as a table; none and null are an empty one.
+
+        Raises:
+            ApiError: it is no table in JSON, or too large.
+        """
+        return as_table(await self.content())
+
+
+def as_table(content: bytes) -> Row:
+    """A body as a table; none and null are an empty one.
+
+    Raises:
+        ApiError: it is no table in JSON.
+    """
+    if not content.strip():
+        return {}
+    try:
+        value = msgspec.json.decode(content)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as fault:
+        raise ApiError(400, "not_json", f"the body is no JSON: {fault}") from fault
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ApiError.bad_request(f"the body is a JSON {type(value).__name__}; give an object")
+    return value
+
+
+def too_large(most: int) -> ApiError:
+    """The answer to a body of more bytes than these."""
+    return ApiError(413, "payload_too_large", f"the body has more than {most} bytes")

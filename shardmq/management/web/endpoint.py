@@ -1,0 +1,89 @@
+"""An endpoint of the HTTP API as a value: who may ask what, and what answers."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Final
+
+from shardmq.management.web.call import Call
+
+
+class Right(IntEnum):
+    """What a caller needs; each tag has the rights below it."""
+
+    NOTHING = 0
+    MANAGEMENT = 1
+    POLICYMAKER = 2
+    MONITORING = 3
+    ADMINISTRATOR = 4
+
+    def is_of(self, tags: tuple[str, ...]) -> bool:
+        """Whether these tags give it. Monitors change no policies."""
+        if self is Right.POLICYMAKER:
+            return bool({"policymaker", "administrator"} & set(tags))
+        return max((_OF_TAG.get(tag, Right.NOTHING) for tag in tags), default=Right.NOTHING) >= self
+
+
+_OF_TAG: Final = {
+    "management": Right.MANAGEMENT,
+    "policymaker": Right.POLICYMAKER,
+    "monitoring": Right.MONITORING,
+    "administrator": Right.ADMINISTRATOR,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is answered.
+
+    Attributes:
+        body: the value that becomes JSON; None for no body.
+        status: of HTTP.
+        headers: more of the answer.
+    """
+
+    body: Any = None
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+NO_CONTENT: Final = Answer(status=204)
+"""Something was changed or deleted."""
+
+CREATED: Final = Answer(status=201)
+"""Something is new."""
+
+
+def put(is_new: bool) -> Answer:
+    """The answer to a PUT."""
+    return CREATED if is_new else NO_CONTENT
+
+
+Handler = Callable[[Call], Awaitable[Answer]]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One method of one path.
+
+    Attributes:
+        method: of HTTP; GET is HEAD as well.
+        path: below /api, as "/queues/{vhost}/{name}".
+        handler: answers.
+        right: what the caller needs.
+        summary: a sentence for the description.
+        answer: type of the answer's body, for the description; None for no body.
+        body: type of the request's body, likewise.
+        is_list: whether it takes the parameters of lists: paging, sorting, columns.
+        parameters: names of others that it takes.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    right: Right
+    summary: str
+    answer: Any = None
+    body: Any = None
+    is_list: bool = False
+    parameters: tuple[str, ...] = ()

@@ -1,0 +1,138 @@
+"""Lists as RabbitMQ pages, sorts and filters them: `page`, `page_size`, `name`, `use_regex`, `sort`, `columns`.
+
+https://www.rabbitmq.com/docs/management#http-api: without `page` the answer is the whole list.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import regex
+
+from shardmq.management.web.errors import ApiError
+
+Row = dict[str, Any]
+
+PAGE_SIZE: Final = 100
+PAGE_SIZE_MAX: Final = 500
+"""RabbitMQ's."""
+
+MATCH_SECONDS: Final = 1.0
+"""For all names of a list together: a caller's expression must not hold everybody else up."""
+
+COLUMNS_MAX: Final = 200
+
+PARAMETERS: Final = (
+    "page",
+    "page_size",
+    "name",
+    "use_regex",
+    "sort",
+    "sort_reverse",
+    "columns",
+    "pagination",
+    "disable_stats",
+    "enable_queue_totals",
+)
+"""The parameters of lists."""
+
+
+def listed(rows: list[Row], query: Mapping[str, str]) -> Any:
+    """A list as it was asked for: a page of it in an envelope, or all.
+
+    Raises:
+        ApiError: a parameter makes no sense, or there is no such page.
+    """
+    if "page" not in query:
+        return [with_columns(row, query) for row in in_order(named(rows, query), query)]
+    page, size = _number(query, "page", 1), _number(query, "page_size", PAGE_SIZE)
+    if size > PAGE_SIZE_MAX:
+        raise ApiError.bad_request(f"page_size is {size}; {PAGE_SIZE_MAX} at most")
+    found = named(rows, query)
+    first = (page - 1) * size
+    if first > len(found):
+        raise ApiError(
+            400, "page_out_of_range", f"Page out of range, page: {page} page size: {size}, len: {len(found)}"
+        )
+    items = in_order(found, query)[first : first + size]
+    return {
+        "filtered_count": len(found),
+        "item_count": len(items),
+        "items": [with_columns(row, query) for row in items],
+        "page": page,
+        "page_count": -(-len(found) // size) or 1,
+        "page_size": size,
+        "total_count": len(rows),
+    }
+
+
+def named(rows: list[Row], query: Mapping[str, str]) -> list[Row]:
+    """The rows with the name that was asked for: a part of it in any case, or a regular expression."""
+    name = query.get("name", "")
+    if not name:
+        return rows
+    if query.get("use_regex", "").lower() != "true":
+        part = name.lower()
+        return [row for row in rows if part in str(row.get("name", "")).lower()]
+    try:
+        pattern = regex.compile(name, regex.IGNORECASE)
+        left = MATCH_SECONDS / max(len(rows), 1)
+        return [row for row in rows if pattern.search(str(row.get("name", "")), timeout=max(left, 0.001))]
+    except (regex.error, RecursionError) as fault:
+        raise ApiError.bad_request(f"name is no regular expression: {fault}") from fault
+    except TimeoutError:
+        raise ApiError.bad_request("the regular expression in name takes too long; write a simpler one") from None
+
+
+def in_order(rows: list[Row], query: Mapping[str, str]) -> list[Row]:
+    """The rows sorted by the column that was asked for, dotted where it is inside another."""
+    column = query.get("sort", "")
+    if not column:
+        return rows
+    path = column.split(".")
+    is_reversed = query.get("sort_reverse", "").lower() == "true"
+    return sorted(rows, key=lambda row: _sortable(inside(row, path)), reverse=is_reversed)
+
+
+def inside(row: Any, path: list[str]) -> Any:
+    """A value inside tables; None where there is none."""
+    for step in path:
+        row = row.get(step) if isinstance(row, dict) else None
+    return row
+
+
+def _sortable(value: Any) -> tuple[int, float, str]:
+    """A key by which values of any type have an order: none, numbers, texts."""
+    if value is None:
+        return 0, 0.0, ""
+    if isinstance(value, int | float):
+        return 1, float(value), ""
+    return 2, 0.0, str(value)
+
+
+def with_columns(row: Row, query: Mapping[str, str]) -> Row:
+    """A row with those columns only that were asked for."""
+    columns = query.get("columns", "")
+    if not columns:
+        return row
+    kept: Row = {}
+    for column in columns.split(",")[:COLUMNS_MAX]:
+        path = column.strip().split(".")
+        value = inside(row, path)
+        if value is None and inside(row, path[:-1]) is None:
+            continue
+        place = kept
+        for step in path[:-1]:
+            inner = place.setdefault(step, {})
+            place = inner if isinstance(inner, dict) else {}
+        if path[-1] in (inside(row, path[:-1]) or {}):
+            place[path[-1]] = value
+    return kept
+
+
+def _number(query: Mapping[str, str], name: str, default: int) -> int:
+    given = query.get(name, "")
+    if not given:
+        return default
+    if not (given.isascii() and given.isdigit()) or len(given) > 9 or int(given) < 1:
+        raise ApiError.bad_request(f"{name} is '{given[:20]}'; give a number from 1 on")
+    return int(given)
