@@ -56,6 +56,11 @@ FRAMED_PRODUCERS: Final = 2**62
 """Producers from here on send again in the same frames, as channels of the SDK do: a gateway may number the messages of
 one frame in an order of its own. Those below, which outlive programs, frame their messages as they like each time."""
 
+KEYED_NUMBERS: Final = 2**14
+"""Numbers that each message takes of its producer where the messages of a publish have keys of their own: as many as a
+topic may have partitions, and more. A gateway numbers those messages partition by partition, and with each number of
+partitions differently: no number ever stands for two messages, even if a topic gets partitions between two tries."""
+
 LETTER_PRODUCERS: Final = 2**63
 """Producers from here on are queues whose dead letters go elsewhere. No client may name one."""
 

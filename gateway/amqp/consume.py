@@ -9,6 +9,7 @@ from shardmq.gateway.amqp.channel import AmqpChannel
 from shardmq.gateway.amqp.topology import about, queue_name
 from shardmq.gateway.handlers.streams import reading_of
 from shardmq.gateway.handlers.topics.subscriptions import AskedConsumer, is_member, subscription_of
+from shardmq.message.keyed_records import unkeyed
 from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.methods.basic import (
     BasicAck,
@@ -144,7 +145,7 @@ def basic_get(channel: AmqpChannel, method: BasicGet) -> None:
         if outcome is None:
             return BasicGetEmpty()
         tag, got = outcome
-        batch = got.batch
+        batch = unkeyed(got.batch)
         (properties,), (body,) = to_amqp(batch, got.deliveries)
         channel.send(BasicGetOk(tag, got.redelivered, batch.exchange, batch.routing_key, got.ready))
         channel.outbox.send_content(channel.number, properties, body)

@@ -18,7 +18,8 @@ from shardmq.gateway.links.publish_plan import PublishPlan
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.session.connection import ClientConnection, ConnectionHost
 from shardmq.message.batch_parts import Contents
-from shardmq.message.record_batch import AMQP, RecordBatch
+from shardmq.message.keyed_records import keys_of
+from shardmq.message.record_batch import AMQP, KEYED, RecordBatch
 from shardmq.protocol.amqp import encoder
 from shardmq.protocol.amqp.events import END, FRAME_MIN, FRAME_OVERHEAD, METHOD, Event, PublishesReceived
 from shardmq.protocol.amqp.methods.basic import BasicAck, BasicNack, BasicPublish, BasicReturn
@@ -123,7 +124,7 @@ class Outbox(ClientConnection):
         self, channel: int, consumer: str, tag: int, redelivered: bool, batch: RecordBatch, deliveries: int
     ) -> None:
         """Send messages to a consumer, as `Front.send_delivery` has them."""
-        if batch.count == 1 and batch.flags & AMQP and type(batch) is RecordBatch and not deliveries:
+        if batch.count == 1 and batch.flags & (AMQP | KEYED) == AMQP and type(batch) is RecordBatch and not deliveries:
             ((raw,), (body,)) = unpack(batch.records, 1)
             if len(body) <= ALONE_BYTES_MAX:
                 envelope = encoder.envelope(channel, consumer, redelivered, batch.exchange, batch.routing_key)
@@ -161,6 +162,14 @@ class Outbox(ClientConnection):
         self, channel: int, consumer: str, tag: int, redelivered: bool, batch: RecordBatch, contents: Contents
     ) -> None:
         lists, bodies = contents
+        if batch.flags & KEYED:
+            envelope_of = partial(encoder.envelope, channel, consumer, redelivered, batch.exchange)
+            pieces = encoder.pieces_with_keys(map(envelope_of, keys_of(batch)), tag, lists, bodies, self._frame_max)
+            if len(batch.records) > batch.count * encoder.ALIKE_BYTES_MAX:
+                self.send_pieces(pieces)
+            else:
+                self.send_frame(b"".join(pieces))
+            return
         envelope = encoder.envelope(channel, consumer, redelivered, batch.exchange, batch.routing_key)
         if len(batch.records) > batch.count * encoder.ALIKE_BYTES_MAX:
             self.send_pieces(encoder.delivery_pieces(envelope, tag, lists, bodies, self._frame_max))

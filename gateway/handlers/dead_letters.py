@@ -29,9 +29,10 @@ from shardmq.bus.messages.shard import Publish
 from shardmq.gateway.handlers.death_history import REJECTED, cc_keys, is_cycle, with_death
 from shardmq.gateway.links.fan_out import FanOut
 from shardmq.gateway.links.shard import ShardLink
-from shardmq.gateway.session.publish_split import turn_of
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.gateway.state.routes import Route
+from shardmq.gateway.state.turns import turn_of
+from shardmq.message.keyed_records import runs
 from shardmq.message.properties import Properties
 from shardmq.message.record import (
     Record,
@@ -83,7 +84,13 @@ class DeadLetterPublisher:
         if queue is None:  # not here yet: shards open their sessions with a new gateway before the coordinator does
             link.dialer.post(DeadLetterRefused(dead.queue, [(dead.first, dead.first + dead.batch.count)], dead.group))
             return
-        arguments = _arguments(queue, dead)
+        for batch in runs(dead.batch):
+            first = dead.first + batch.serial - dead.batch.serial
+            self._republish(link, queue, msgspec.structs.replace(dead, first=first, batch=batch))
+
+    def _republish(self, link: ShardLink, queue: Queue, dead: DeadLetter) -> None:
+        """Publish messages with one routing key."""
+        state, arguments = self._state, _arguments(queue, dead)
         assert arguments.dead_letter_exchange is not None
         key = arguments.dead_letter_routing_key
         origin, place = dead.batch, 0

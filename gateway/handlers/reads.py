@@ -10,7 +10,7 @@ from typing import Any, Final
 from shardmq.bus.coordinator_link import Reply
 from shardmq.bus.messages.reads import EndReservation, Read, Reserve, SeenBatch, Slices
 from shardmq.errors import InvalidRequest
-from shardmq.gateway.handlers.replies import delivery_table, shaped
+from shardmq.gateway.handlers.replies import delivery_tables, shaped
 from shardmq.gateway.session import large_messages
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.client import Client
@@ -55,10 +55,7 @@ def queue_read(channel: Channel, operation: QueueRead, reply: Reply) -> None:
     def shape(answer: tuple[Sequence[SeenBatch], int | None]) -> dict[str, Any]:
         seen, following = answer
         return {
-            "deliveries": [
-                {**delivery_table(0, 0, redelivered, batch, deliveries), "first": number}
-                for number, redelivered, deliveries, batch in seen
-            ],
+            "deliveries": delivery_tables(seen, reads_keys=client.reads_keys, place="first"),
             "next": following,
         }
 

@@ -1,12 +1,13 @@
 """Answers put together: several questions with one answer, many commands with one outcome."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.definitions.importer import ImportStep
 from shardmq.errors import RequestError
+from shardmq.message.keyed_records import runs
 from shardmq.message.record_batch import RecordBatch
 from shardmq.protocol.native.operations.basic import BasicDeliver
 from shardmq.protocol.translation import to_native
@@ -49,6 +50,26 @@ def delivery_table(channel: int, tag: int, redelivered: bool, batch: RecordBatch
         deliveries,
     )
     return {name: getattr(delivery, name) for name in delivery.__struct_fields__}
+
+
+def delivery_tables(
+    seen: Iterable[tuple[int, bool, int, RecordBatch]], *, reads_keys: bool, place: str = ""
+) -> list[dict[str, Any]]:
+    """The fields of deliveries that have no consumer, by name.
+
+    Args:
+        seen: of each the number of its first message, whether it was delivered before, how often in vain, and itself.
+        reads_keys: whether the client reads batches in which each message has a routing key of its own.
+        place: under which name the number is added; "" for none.
+    """
+    tables: list[dict[str, Any]] = []
+    for number, redelivered, deliveries, batch in seen:
+        for part in (batch,) if reads_keys else runs(batch):
+            table = delivery_table(0, 0, redelivered, part, deliveries)
+            if place:
+                table[place] = number + part.serial - batch.serial
+            tables.append(table)
+    return tables
 
 
 class AnswerCollector:

@@ -10,6 +10,7 @@ from shardmq.gateway.handlers.topics.pulls import partition_of
 from shardmq.gateway.handlers.topics.subscriptions import AskedConsumer, is_member, subscription_of
 from shardmq.gateway.native import direct_reply
 from shardmq.gateway.session.channel import Channel
+from shardmq.message.keyed_records import unkeyed
 from shardmq.protocol.native.operations.basic import BasicCancel, BasicConsume, BasicGet, BasicQos, BasicRecover
 from shardmq.topology.arguments import CONSUMER_ARGUMENTS, check_arguments, is_stream
 from shardmq.topology.entities import Queue
@@ -106,7 +107,7 @@ def basic_get(channel: Channel, operation: BasicGet, reply: Reply) -> None:
             return None
         tag, got = outcome
         return {
-            **delivery_table(channel.number, tag, got.redelivered, got.batch, got.deliveries),
+            **delivery_table(channel.number, tag, got.redelivered, unkeyed(got.batch), got.deliveries),
             "messages": got.ready,
         }
 

@@ -9,7 +9,7 @@ from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.messages.reads import Peek, SeenBatch
 from shardmq.errors import ChannelError, ConnectionFault, NotAllowed, ReplyCode, RequestError
 from shardmq.gateway.handlers import administration, lists, reads, topology, transactions
-from shardmq.gateway.handlers.replies import delivery_table, shaped
+from shardmq.gateway.handlers.replies import delivery_tables, shaped
 from shardmq.gateway.handlers.topics import groups, pulls, topics
 from shardmq.gateway.native.channel import NativeChannel
 from shardmq.gateway.native.consume import basic_cancel, basic_consume, basic_get, basic_qos, basic_recover
@@ -170,7 +170,7 @@ def _queue_peek(channel: Channel, operation: QueuePeek, reply: Reply) -> None:
     queue = client.queue(operation.queue)
 
     def shape(seen: Sequence[SeenBatch]) -> list[dict[str, Any]]:
-        return [delivery_table(0, 0, redelivered, batch, deliveries) for _, redelivered, deliveries, batch in seen]
+        return delivery_tables(seen, reads_keys=client.reads_keys)
 
     link = client.state.links[queue.shard]
     question = Peek(queue.id, operation.offset, operation.count)

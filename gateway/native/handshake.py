@@ -105,7 +105,13 @@ def server_properties(heartbeat: int, message_bytes_max: int) -> dict[str, Any]:
         "frame_max": frame_bytes_max(message_bytes_max),
         "channel_max": CHANNELS_MAX,
         "message_max": message_bytes_max,
+        "record_keys": True,
     }
+
+
+def reads_keys(properties: Mapping[str, Any]) -> bool:
+    """Whether a client says of itself that it reads batches in which each message has a routing key of its own."""
+    return properties.get("record_keys") is True
 
 
 def larger_frames(message_bytes_max: int, is_administrator: bool) -> Mapping[int, int]:

@@ -10,12 +10,15 @@ from functools import partial
 from typing import Final
 
 import msgpack
+from msgspec.structs import replace
 
 from shardmq.errors import ContentTooLarge, InvalidRequest, RequestError
 from shardmq.gateway.native.channel import NativeChannel
 from shardmq.gateway.state.time_slices import TimeSlice
 from shardmq.limits import MESSAGE_BYTES_MAX, PROPERTIES_BYTES_MAX, RECORD_BATCH_PROPERTIES_BYTES_MAX
+from shardmq.message import keyed_records
 from shardmq.message.record import Record, check, check_count, check_plain, properties_bytes, unpack
+from shardmq.message.record_batch import KEYED
 from shardmq.protocol.native.operations.basic import BasicPublish
 
 SLICE_BYTES: Final = PROPERTIES_BYTES_MAX
@@ -27,6 +30,9 @@ def publish(channel: NativeChannel, operation: BasicPublish) -> None:
     outbox = channel.outbox
     if outbox.is_blocked:
         channel.block(operation)
+        return
+    if operation.flags & KEYED:
+        _publish_keyed(channel, operation)
         return
     try:
         packed, count, bytes_max = operation.records, operation.count, outbox.message_bytes_max
@@ -43,6 +49,29 @@ def publish(channel: NativeChannel, operation: BasicPublish) -> None:
     channel.publisher.publish(operation, records)
 
 
+def _publish_keyed(channel: NativeChannel, operation: BasicPublish) -> None:
+    """Check a publish whose messages have keys of their own, and send it on; what `publish` does for others."""
+    packed, count, bytes_max = operation.records, operation.count, channel.outbox.message_bytes_max
+    try:
+        if operation.routing_key:
+            raise InvalidRequest(
+                f"a publish whose messages have keys of their own has '{operation.routing_key}' for all"
+            )
+        if count == 1:
+            record, key = keyed_records.apart(packed)
+            flags = operation.flags & ~KEYED
+            publish(channel, replace(operation, flags=flags, routing_key=key, records=record))
+            return
+        if len(packed) > SLICE_BYTES and not keyed_records.is_plain(packed, count):
+            _check_in_slices(channel, operation, SlicedCheck(packed, count, bytes_max, is_keyed=True))
+            return
+        keys, records = keyed_records.check(packed, count, bytes_max)
+    except RequestError as error:
+        channel.publisher.refuse(operation.request, operation.request, error.code, error.text)
+        return
+    channel.publisher.publish_keyed(operation, keys, records)
+
+
 def _check_in_slices(channel: NativeChannel, operation: BasicPublish, slices: "SlicedCheck") -> None:
     """Go on with the check of a publish; what follows on its channel waits until it is through."""
     if channel.outbox.is_closing or not channel.is_open:
@@ -55,7 +84,10 @@ def _check_in_slices(channel: NativeChannel, operation: BasicPublish, slices: "S
                 channel.outbox.state.time_slices.wait(partial(_check_in_slices, channel, operation, slices))
                 return
             slices.step()
-        channel.publisher.publish(operation, slices.records)
+        if operation.flags & KEYED:
+            channel.publisher.publish_keyed(operation, slices.keys, slices.records)
+        else:
+            channel.publisher.publish(operation, slices.records)
     except RequestError as error:
         channel.publisher.refuse(operation.request, operation.request, error.code, error.text)
     if channel.is_waiting:
@@ -70,6 +102,10 @@ class SlicedCheck:
         records: the publisher's bytes.
         count: of how many records they are to be.
         bytes_max: of a body.
+        is_keyed: whether each of them is to have a key.
+
+    Attributes:
+        keys: of those checked so far, if they have keys.
 
     Raises:
         InvalidRequest: that is no number of records of a publish.
@@ -79,16 +115,22 @@ class SlicedCheck:
         "_bytes_max",
         "_checked",
         "_count",
+        "_is_keyed",
         "_measured",
         "_packed",
         "_pieces",
         "_place",
         "_properties_bytes",
         "_unpacker",
+        "keys",
     )
 
-    def __init__(self, records: bytes, count: int, bytes_max: int = MESSAGE_BYTES_MAX) -> None:
+    def __init__(
+        self, records: bytes, count: int, bytes_max: int = MESSAGE_BYTES_MAX, *, is_keyed: bool = False
+    ) -> None:
         check_count(count)
+        self.keys: list[str] = []
+        self._is_keyed = is_keyed
         self._packed = records
         self._count = count
         self._bytes_max = bytes_max
@@ -120,6 +162,11 @@ class SlicedCheck:
         else:
             start, end, count = self._pieces.popleft()
             piece = self._packed[start:end]
+            if self._is_keyed:
+                keys, records = keyed_records.check(piece, count, self._bytes_max)
+                self.keys += keys
+                self._checked += records or [Record(None, b"")] * count
+                return
             self._checked += check(piece, count, self._bytes_max) or unpack(piece, count)
 
     def _measure(self) -> None:
@@ -135,7 +182,8 @@ class SlicedCheck:
         self._measured += taken
         if self._measured == self._count and self._place != len(self._packed):
             raise self._malformed("something follows them")
-        self._properties_bytes += properties_bytes(self._packed[start : self._place], taken)
+        measure = keyed_records.properties_bytes if self._is_keyed else properties_bytes
+        self._properties_bytes += measure(self._packed[start : self._place], taken)
         if self._properties_bytes > RECORD_BATCH_PROPERTIES_BYTES_MAX:
             raise ContentTooLarge(
                 f"a publish with at least {self._properties_bytes} bytes of properties; the limit is "

@@ -7,24 +7,21 @@ from typing import Final
 from msgspec.structs import replace
 
 from shardmq.bus.messages.shard import Publish
-from shardmq.errors import RequestError
+from shardmq.errors import PreconditionFailed, RequestError
 from shardmq.gateway.links.fan_out import FanOut, FanOutOfMany
 from shardmq.gateway.links.publish_plan import PublishPlan
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.session.client import Client
-from shardmq.gateway.session.publish_split import PublishSplitter, is_uniform, turns_of
+from shardmq.gateway.session.publish_split import PublishPart, PublishSplitter, is_uniform
 from shardmq.gateway.state.routes import Route, RouteTurns
+from shardmq.gateway.state.turns import TURN_BITS, turn_of_keyed, turns_of
 from shardmq.limits import FRAMED_PRODUCERS
 from shardmq.message.record import Record
-from shardmq.message.record_batch import MANDATORY, PERSISTENT, RecordBatch
+from shardmq.message.record_batch import KEYED, MANDATORY, PERSISTENT, RecordBatch
 from shardmq.protocol.native.operations.basic import BasicPublish
 
 PLANS_MAX: Final = 4096
 """Plans remembered for each channel; past it all are forgotten."""
-
-
-TURN_BITS: Final = 32
-"""Bits of a turn that is chosen at random."""
 
 
 def _in_turn(turns: RouteTurns, publish: BasicPublish) -> Route | None:
@@ -171,8 +168,7 @@ class ChannelPublisher:
         Raises:
             RequestError: one of the messages cannot be published; none was.
         """
-        client, request = self.client, publish.request
-        state, front = client.state, client.front
+        client, state = self.client, self.client.state
         exchange, key, producer = publish.exchange, publish.routing_key, publish.producer
         may_sort = not publish.transaction and (not producer or producer >= FRAMED_PRODUCERS)
         splitter = PublishSplitter(state, client.vhost, client.user, exchange, key, may_sort)
@@ -180,14 +176,45 @@ class ChannelPublisher:
         if len(turns) > 1 and not state.topology.router.turns(client.vhost, exchange, key):
             turns = turns[:1]
         parts = splitter.split_in_turns(publish, records, turns)
+        self._send_parts(publish, [part._replace(key=key) for part in parts], 0)
+
+    def publish_keyed(self, publish: BasicPublish, keys: Sequence[str], records: Sequence[Record] | None) -> None:
+        """Route messages with keys of their own, which were checked, and send them on; answered as by `publish`.
+
+        Args:
+            publish: the messages.
+            keys: of each.
+            records: them decoded, where some have properties.
+        """
+        client, producer = self.client, publish.producer
+        client.state.changed()
+        try:
+            client.permissions.check_write(publish.exchange)
+            if publish.transaction:
+                client.check_staging(publish.transaction, producer)
+            elif 0 < producer < FRAMED_PRODUCERS:
+                raise PreconditionFailed(
+                    f"producer {producer} may send again in other frames; it publishes messages of one key at a time"
+                )
+            turn = turn_of_keyed(publish)
+            splitter = PublishSplitter(client.state, client.vhost, client.user, publish.exchange, "", True, turn)
+            parts, base = splitter.split_keyed(publish, keys, records)
+        except RequestError as error:
+            self.refuse(publish.request, publish.request, error.code, error.text)
+            return
+        self._send_parts(publish, parts, base)
+
+    def _send_parts(self, publish: BasicPublish, parts: Sequence[PublishPart], base: int) -> None:
+        """Send on the parts of a publish; to the producer's numbers of its messages, `base` is added."""
+        state, front, request = self.client.state, self.client.front, publish.request
         fan_out = FanOut(sum(len(part.route) for part in parts))
         first = state.next_serial
         state.next_serial = first + sum(part.messages for part in parts)
         for part in parts:
             batch = RecordBatch(
-                exchange,
-                key,
-                publish.flags & PERSISTENT,
+                publish.exchange,
+                part.key or "",
+                publish.flags & PERSISTENT | (KEYED if part.key is None else 0),
                 state.now_ms,
                 state.origin,
                 first + part.offset,
@@ -198,9 +225,11 @@ class ChannelPublisher:
             )
             if not part.route and publish.flags & MANDATORY:
                 front.send_return(self.number, request, batch)
-            sequence = publish.sequence + part.offset if producer else 0
+            sequence = publish.sequence + base + part.offset if publish.producer else 0
             for link, queues in part.route:
-                going = Publish(queues, replace(batch), producer, sequence, publish.delay_ms, publish.transaction)
+                going = Publish(
+                    queues, replace(batch), publish.producer, sequence, publish.delay_ms, publish.transaction
+                )
                 if link.publish(self, request, going, fan_out, part.certain, False):
                     front.hold_publishing(link)
         if not fan_out.remaining and fan_out.refusal is None:

@@ -64,6 +64,7 @@ class Client:
         channels: how many are open.
         consumers: how many run, on all channels.
         partitions: how many those of groups have.
+        reads_keys: whether it reads batches in which each message has a routing key of its own.
     """
 
     __slots__ = (
@@ -75,6 +76,7 @@ class Client:
         "front",
         "partitions",
         "permissions",
+        "reads_keys",
         "state",
         "user",
         "vhost",
@@ -91,6 +93,7 @@ class Client:
         self.permissions = state.permissions(user, vhost)
         self.account = Account(state.lender)
         self.channels = self.consumers = self.partitions = 0
+        self.reads_keys = False
         self._pacing = CommandPacing(state.coordinator.perform)
 
     @property

@@ -10,7 +10,7 @@ have other numbers of their producer than they came with, which is of no consequ
 together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -20,10 +20,12 @@ import msgspec
 from shardmq.errors import PreconditionFailed, RequestError
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.gateway.state.routes import Route
-from shardmq.limits import FRAMED_PRODUCERS, LIFE_MS_MAX, NAME_BYTES_MAX
+from shardmq.limits import LIFE_MS_MAX, NAME_BYTES_MAX
+from shardmq.message.keyed_records import with_key, without_keys
 from shardmq.message.properties import Properties
 from shardmq.message.record import Record, pack, pieces
 from shardmq.protocol.native.operations.basic import BasicPublish
+from shardmq.topology.exchanges.partition import Partition
 
 SplitKey = tuple[int, int | None, Route]
 """Priority, time to live in ms, and where to."""
@@ -48,35 +50,13 @@ IMPERSONATOR: Final = "impersonator"
 """The tag of users that may set a user_id other than their own (https://www.rabbitmq.com/docs/validated-user-id)."""
 
 
-TURN_MESSAGES: Final = 256
-"""Messages of a producer's numbers that take the same turn, where it may frame them differently when it sends them
-again."""
-
-
-def turn_of(producer: int, number: int) -> int:
-    """Whose turn it is to take a message that its producer has numbered; the same each time it comes."""
-    return producer + number // TURN_MESSAGES
-
-
-def turns_of(publish: BasicPublish) -> list[tuple[int, int, int]]:
-    """The turns that the messages of a numbered publish take: (first message, behind the last one, turn) of each.
-
-    Producers that send again in the same frames have one turn for each frame, so that it stays whole.
-    """
-    producer, sequence, count = publish.producer, publish.sequence, publish.count
-    if producer >= FRAMED_PRODUCERS and not publish.transaction:
-        return [(0, count, producer + sequence // count)]
-    starts = [0, *range(TURN_MESSAGES - sequence % TURN_MESSAGES, count, TURN_MESSAGES)]
-    ends = [*starts[1:], count]
-    return [(start, end, turn_of(producer, sequence + start)) for start, end in zip(starts, ends, strict=True)]
-
-
 class PublishPart(NamedTuple):
     """`messages` messages of a publish; the parts before it have `offset`.
 
     Attributes:
         route: where they go, which may be nowhere.
         certain: how many of the publish's first messages are in the parts before it: `offset`, or 0 if they are sorted.
+        key: of all of its messages; None where each has its own.
     """
 
     offset: int
@@ -86,6 +66,7 @@ class PublishPart(NamedTuple):
     ttl_ms: int | None
     route: Route
     certain: int = 0
+    key: str | None = ""
 
 
 class PublishSplitter(NamedTuple):
@@ -162,6 +143,69 @@ class PublishSplitter(NamedTuple):
             offset += len(going)
         return parts
 
+    def split_keyed(
+        self, publish: BasicPublish, keys: Sequence[str], records: Sequence[Record] | None
+    ) -> tuple[list[PublishPart], int]:
+        """The parts of a publish whose messages have keys of their own, and what to add to their numbers.
+
+        For a topic they are sorted by partition, each key's in order; for other exchanges only neighbours go together.
+
+        Args:
+            publish: it.
+            keys: of its messages.
+            records: them decoded, where some have properties.
+
+        Raises:
+            RequestError: as `split`.
+        """
+        cut: list[bytes] = [*pieces(publish.records, publish.count)]
+        topic = self.state.topology.router.topic(self.vhost, self.exchange)
+        if topic is not None and (records is None or is_uniform(records)):
+            return self._by_partition(topic, keys, cut), topic.count * publish.count
+        parts: list[PublishPart] = []
+        offset = 0
+        for (priority, ttl_ms, route), run in groupby(self._keyed(cut, keys, records), key=itemgetter(0)):
+            members = [(key, piece) for _, key, piece in run]
+            packed, common = _packed([own for own, _ in members], [piece for _, piece in members])
+            parts.append(PublishPart(offset, len(members), packed, priority, ttl_ms, route, offset, common))
+            offset += len(members)
+        return parts, 0
+
+    def _by_partition(self, topic: Partition, keys: Sequence[str], cut: list[bytes]) -> list[PublishPart]:
+        """The parts of a publish to a topic."""
+        numbers = topic.numbers_of(keys, self.turn)
+        records_of: dict[int, list[bytes]] = {number: [] for number in sorted(set(numbers))}
+        keys_of: dict[int, list[str]] = {number: [] for number in records_of}
+        for number, key, piece in zip(numbers, keys, cut, strict=True):
+            records_of[number].append(piece)
+            keys_of[number].append(key)
+        parts: list[PublishPart] = []
+        offset = 0
+        for number, records in records_of.items():
+            of = self.state.routes.of_message
+            route = of(self.vhost, self.exchange, (keys_of[number][0],), None, self.turn)
+            packed, common = _packed(keys_of[number], records)
+            parts.append(PublishPart(offset, len(records), packed, 0, None, route, 0, common))
+            offset += len(records)
+        return parts
+
+    def _keyed(
+        self, cut: list[bytes], keys: Sequence[str], records: Sequence[Record] | None
+    ) -> Iterator[tuple[SplitKey, str, bytes]]:
+        """How each message with a key of its own goes, its key, and itself as it is stored."""
+        if records is None:
+            for key, piece in zip(keys, cut, strict=True):
+                yield self._replace(key=key).key_of(None), key, piece
+            return
+        routing_keys_met = 0
+        for key, record, piece in zip(keys, records, cut, strict=True):
+            properties, going = record.properties, piece
+            if properties is not None:
+                routing_keys_met += _checked_count(properties, routing_keys_met)
+                if _has_bcc(record):
+                    going = with_key(_without_bcc(properties, properties.headers or {}, record.body), key)
+            yield self._replace(key=key).key_of(properties), key, going
+
     def _by_priority(self, packed: bytes, records: Sequence[Record]) -> list[PublishPart] | None:
         """The parts of a publish whose messages differ in priority alone, where queues sort them; None for others.
 
@@ -225,12 +269,7 @@ class PublishSplitter(NamedTuple):
             elif is_shared and properties.headers is None:
                 facts = (properties.priority, properties.expiration, properties.user_id)
             else:
-                routing_keys_met += _routing_key_count(properties)
-                if routing_keys_met > KEYS_MAX:
-                    raise PreconditionFailed(
-                        f"over {KEYS_MAX} routing keys in headers '{CC}' and '{BCC}' of a publish; publish fewer at a "
-                        "time"
-                    )
+                routing_keys_met += _checked_count(properties, routing_keys_met)
                 keys.append(self.key_of(properties))
                 continue
             key = shared.get(facts)
@@ -291,10 +330,27 @@ def _has_bcc(record: Record) -> bool:
     return properties is not None and properties.headers is not None and BCC in properties.headers
 
 
-def _routing_key_count(properties: Properties) -> int:
-    """How many routing keys CC and BCC hold, should they hold any."""
+def _checked_count(properties: Properties, before: int) -> int:
+    """How many routing keys CC and BCC hold, should they hold any; `before` were in messages before.
+
+    Raises:
+        PreconditionFailed: they are too many.
+    """
     headers = properties.headers or {}
-    return sum([len(keys) for keys in (headers.get(CC), headers.get(BCC)) if isinstance(keys, list)])
+    found = sum([len(keys) for keys in (headers.get(CC), headers.get(BCC)) if isinstance(keys, list)])
+    if before + found > KEYS_MAX:
+        raise PreconditionFailed(
+            f"over {KEYS_MAX} routing keys in headers '{CC}' and '{BCC}' of a publish; publish fewer at a time"
+        )
+    return found
+
+
+def _packed(keys: Sequence[str], records: list[bytes]) -> tuple[bytes, str | None]:
+    """Records with keys back to back, and None; without the keys, and the key, where all have the same one."""
+    key = keys[0]
+    if keys.count(key) == len(keys):
+        return b"".join(without_keys(b"".join(records), len(records))), key
+    return b"".join(records), None
 
 
 def ttl_ms_of(expiration: str | None) -> int | None:

@@ -40,7 +40,8 @@ class Record(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=Tr
     body: bytes
 
 
-def _extension(code: int, data: memoryview) -> Any:
+def extension(code: int, data: memoryview) -> Any:
+    """Decode an extension of msgpack: a decimal, or what clients make of theirs."""
     if code == DECIMAL:
         try:
             return Decimal(bytes(data).decode())
@@ -50,8 +51,8 @@ def _extension(code: int, data: memoryview) -> Any:
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_records = msgspec.msgpack.Decoder(list[Record], ext_hook=_extension).decode
-_decode_properties = msgspec.msgpack.Decoder(Properties | None, ext_hook=_extension).decode
+_decode_records = msgspec.msgpack.Decoder(list[Record], ext_hook=extension).decode
+_decode_properties = msgspec.msgpack.Decoder(Properties | None, ext_hook=extension).decode
 _decode_apart = msgspec.msgpack.Decoder(list[tuple[msgspec.Raw, bytes]]).decode
 _decode_plain = msgspec.msgpack.Decoder(list[tuple[None, bytes]]).decode
 _decode_lists = msgspec.msgpack.Decoder(list[tuple[bytes, bytes]]).decode
@@ -145,7 +146,7 @@ def unpack(records: bytes, count: int) -> list[Record]:
     try:
         return _decode_records(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))
     except (msgspec.DecodeError, RecursionError, ValueError, OverflowError) as error:
-        raise _malformed(records, count, error) from error
+        raise malformed(records, count, error) from error
 
 
 def pieces(records: bytes, count: int) -> list[msgspec.Raw]:
@@ -225,7 +226,7 @@ def _properties_sizes(records: bytes, count: int) -> list[int]:
     try:
         return [len(properties) for properties, _ in _decode_raw(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))]
     except (msgspec.DecodeError, RecursionError, ValueError, OverflowError) as error:
-        raise _malformed(records, count, error) from error
+        raise malformed(records, count, error) from error
 
 
 def properties_bytes(records: bytes, count: int) -> int:
@@ -310,8 +311,9 @@ def _check_sizes(records: bytes, count: int, bytes_max: int) -> None:
         start = end
 
 
-def _malformed(records: bytes, count: int, error: Exception) -> InvalidRequest:
-    return InvalidRequest(f"{len(records)} bytes are no {count} records [properties | nil, body]: {error}")
+def malformed(records: bytes, count: int, error: Exception, shape: str = "[properties | nil, body]") -> InvalidRequest:
+    """The error for bytes that are not `count` records."""
+    return InvalidRequest(f"{len(records)} bytes are no {count} records {shape}: {error}")
 
 
 def too_large_text(size: int, bytes_max: int) -> str:
@@ -376,7 +378,7 @@ def _check_large(records: bytes, bytes_max: int) -> list[Record] | None:
             raise ContentTooLarge(f"a message with {size} bytes of properties; the limit is {PROPERTIES_BYTES_MAX}")
         properties = _decode_properties(packed)
     except (msgspec.DecodeError, RecursionError, ValueError, OverflowError) as error:
-        raise _malformed(records, 1, error) from error
+        raise malformed(records, 1, error) from error
     if len(body) > bytes_max:
         raise too_large(len(body), bytes_max)
     return None if properties is None else [Record(properties, cast(bytes, body))]

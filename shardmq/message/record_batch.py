@@ -17,6 +17,10 @@ OFFSETS: Final = 16
 """Flag of a staged batch that is no message: where its transaction is committed, group `routing_key` reads on at offset
 `serial`, as its member of epoch `origin` says."""
 
+KEYED: Final = 32
+"""Flag of a batch: each of its records has a routing key of its own behind its body, and the batch has none, "".
+Records of 3 elements are cut, joined and stored like those of 2 (message/keyed_records.py)."""
+
 DECIMAL: Final = 1
 """Extension type of decimals in headers, which msgpack does not have. The data are their text, such as "12.50"."""
 
@@ -30,8 +34,8 @@ class RecordBatch(msgspec.Struct, array_like=True, gc=False):
 
     Attributes:
         exchange: the exchange they were published to.
-        routing_key: their routing key.
-        flags: PERSISTENT and AMQP, where they hold.
+        routing_key: their routing key; "" where each has its own.
+        flags: PERSISTENT, AMQP and KEYED, where they hold.
         timestamp_ms: when the broker received them, in milliseconds since 1970.
         origin: 64 random bits that stand for one life of the gateway that numbered them.
         serial: message i is number `serial + i` of that origin, which is its message id where it has none.

@@ -22,12 +22,14 @@ RabbitMQ's quorum queues. Native clients get the number beside the message.
 Neighbours mostly have the same properties. The last translations are remembered.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
 import msgspec
 
 from shardmq.message.batch_parts import Contents, contents_of
+from shardmq.message.keyed_records import contents
+from shardmq.message.keyed_records import pack as pack_keyed
 from shardmq.message.properties import Properties
 from shardmq.message.record import (
     pack_packed,
@@ -37,7 +39,7 @@ from shardmq.message.record import (
     unpack_properties,
     unpack_raw,
 )
-from shardmq.message.record_batch import AMQP, PERSISTENT, RecordBatch
+from shardmq.message.record_batch import AMQP, KEYED, PERSISTENT, RecordBatch
 from shardmq.protocol.amqp import properties, property_facts
 from shardmq.protocol.amqp.property_edits import edited, without
 from shardmq.protocol.amqp.records import unpack
@@ -59,8 +61,12 @@ def to_native(batch: RecordBatch) -> RecordBatch:
     """A batch as native clients read it; the same object if a native client published it."""
     if not batch.flags & AMQP:
         return batch
-    contents = unpack_raw(batch.records, batch.count)
-    records = pack_packed([(_packed.get(raw) or _pack(raw), body) for raw, body in contents])
+    if batch.flags & KEYED:
+        keyed = [(_packed.get(raw) or _pack(raw), body, key) for raw, body, key in zip(*contents(batch), strict=True)]
+        return msgspec.structs.replace(batch, flags=batch.flags & ~AMQP, records=pack_keyed(keyed))
+    records = pack_packed(
+        [(_packed.get(raw) or _pack(raw), body) for raw, body in unpack_raw(batch.records, batch.count)]
+    )
     return msgspec.structs.replace(batch, flags=batch.flags & ~AMQP, records=records)
 
 
@@ -79,6 +85,11 @@ def to_amqp(batch: RecordBatch, deliveries: int = 0) -> tuple[Sequence[bytes], S
 
 
 def _contents(batch: RecordBatch) -> Contents:
+    if batch.flags & KEYED:
+        lists, bodies, _ = contents(batch)
+        if not batch.flags & AMQP:
+            lists = _translated_lists(lists, bool(batch.flags & PERSISTENT))
+        return lists, bodies
     return unpack(batch.records, batch.count) if batch.flags & AMQP else _translated(batch)
 
 
@@ -87,13 +98,14 @@ def _translated(batch: RecordBatch) -> tuple[Sequence[bytes], Sequence[bytes]]:
     plain = unpack_bodies(batch.records, batch.count)
     if plain is not None:
         return [_PLAIN[is_persistent]] * batch.count, [body for _, body in plain]
+    packed, bodies = zip(*unpack_apart(batch.records, batch.count), strict=True)
+    return _translated_lists(map(bytes, packed), is_persistent), bodies
+
+
+def _translated_lists(packed: Iterable[bytes], is_persistent: bool) -> list[bytes]:
+    """Translate first halves of records to property lists."""
     known = _lists[is_persistent]
-    lists, bodies = [], []
-    for packed, body in unpack_apart(batch.records, batch.count):
-        key = bytes(packed)
-        lists.append(known.get(key) or _list(key, is_persistent))
-        bodies.append(body)
-    return lists, bodies
+    return [known.get(each) or _list(each, is_persistent) for each in packed]
 
 
 def _list(packed: bytes, is_persistent: bool) -> bytes:

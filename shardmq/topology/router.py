@@ -87,6 +87,13 @@ class Router:
                 return self._queues[partition]
         return None
 
+    def topic(self, vhost: str, exchange: str) -> Partition | None:
+        """The exchange of a topic that has partitions, if keys and turns choose between them; None for all else."""
+        matcher = self._matchers.get((vhost, exchange))
+        if not isinstance(matcher, Partition) or matcher.needs_message or matcher.is_empty:
+            return None
+        return matcher
+
     def turns(self, vhost: str, exchange: str, routing_key: str) -> int:
         """After how many turns messages with this key come to the same partitions again; 0 where they take none."""
         place = vhost, exchange, bool(routing_key)

@@ -11,8 +11,9 @@ from bisect import bisect_left, bisect_right
 from operator import itemgetter
 from typing import Final
 
+from shardmq.message.keyed_records import contents
 from shardmq.message.record import unpack, unpack_raw
-from shardmq.message.record_batch import AMQP, RecordBatch
+from shardmq.message.record_batch import AMQP, KEYED, RecordBatch
 from shardmq.ranges import RangeSet
 from shardmq.shards.segments.delivery_counts import DeliveryCounts
 
@@ -119,6 +120,8 @@ def place_of(batches: list[NumberedBatch], number: int) -> int:
 
 def body_sizes(batch: RecordBatch) -> list[int]:
     """Return how many bytes each message's body has."""
+    if batch.flags & KEYED:
+        return [len(body) for body in contents(batch)[1]]
     if batch.count == 1:
         header = _NIL_HEADERS.get(batch.records[:3])
         if header is not None:

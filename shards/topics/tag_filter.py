@@ -8,7 +8,8 @@ same properties, so the last ones are remembered.
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from shardmq.message.record import unpack_apart, unpack_properties, unpack_raw
+from shardmq.message.keyed_records import properties_of
+from shardmq.message.record import unpack_properties
 from shardmq.message.record_batch import AMQP, RecordBatch
 from shardmq.protocol.amqp import properties
 from shardmq.shards.segments.segment import Ranges
@@ -51,15 +52,9 @@ class TagFilter:
             batch: the messages.
         """
         known = self._known
-        tag_of: Callable[[bytes], str | None]
-        if batch.flags & AMQP:
-            keys = [raw for raw, _ in unpack_raw(batch.records, batch.count)]
-            tag_of = _of_list
-        else:
-            keys = [bytes(packed) for packed, _ in unpack_apart(batch.records, batch.count)]
-            tag_of = _of_properties
+        tag_of: Callable[[bytes], str | None] = _of_list if batch.flags & AMQP else _of_properties
         ranges: Ranges = []
-        for offset, key in enumerate(keys, first):
+        for offset, key in enumerate(properties_of(batch), first):
             is_wanted = known.get(key)
             if is_wanted is None:
                 is_wanted = self._look(key, tag_of)

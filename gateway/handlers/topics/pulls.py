@@ -6,7 +6,7 @@ from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.messages.reads import Pull, Pulled
 from shardmq.bus.messages.streams import Reading
 from shardmq.errors import RequestError
-from shardmq.gateway.handlers.replies import delivery_table
+from shardmq.gateway.handlers.replies import delivery_tables
 from shardmq.gateway.handlers.topics.partitions import no_partition, partitions_read
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.session.client import Client
@@ -129,15 +129,16 @@ class _Puller:
         self._link.ask(message, reply, DECLARE_SECONDS + wait_ms / 1000)
 
     def _answer(self, outcome: Outcome) -> None:
-        self._reply(outcome if isinstance(outcome, RequestError) else _shaped(outcome))
+        self._reply(
+            outcome
+            if isinstance(outcome, RequestError)
+            else _shaped(outcome, reads_keys=self._channel.client.reads_keys)
+        )
 
 
-def _shaped(pulled: Pulled) -> dict[str, Any]:
+def _shaped(pulled: Pulled, *, reads_keys: bool) -> dict[str, Any]:
     return {
-        "deliveries": [
-            {**delivery_table(0, 0, redelivered, batch, deliveries), "offset": offset}
-            for offset, redelivered, deliveries, batch in pulled.deliveries
-        ],
+        "deliveries": delivery_tables(pulled.deliveries, reads_keys=reads_keys, place="offset"),
         "next": pulled.following,
         "first": pulled.first,
         "end": pulled.end,

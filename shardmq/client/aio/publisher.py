@@ -21,6 +21,7 @@ from shardmq.client.core.channel import ChannelCore, Publish, SentBatches
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.publishing.builder import BatchBuilder
 from shardmq.client.core.publishing.collector import BatchCollector
+from shardmq.client.core.publishing.keyed import KeyedBuilder
 from shardmq.client.core.validation import check_delay, check_names, check_sequence
 from shardmq.errors import ChannelError, InvalidRequest, ShardmqError, Unroutable
 from shardmq.message.properties import Properties
@@ -82,7 +83,7 @@ class Publisher:
         self._sent = SentBatches(has_return_hook)
         self._forget = forget
         self._publish: Publish = publish or core.publish
-        self._collecting = BatchCollector(producer, lambda: core.state.server.message_max, window)
+        self._collecting = BatchCollector(producer, lambda: core.state.server, window)
         self._is_due = False
         self._is_closed = False
 
@@ -151,7 +152,7 @@ class Publisher:
                 filling = self._special(exchange, routing_key, properties, mandatory, delay_ms, sequence)
         if self._is_closed or self._channel.fault is not None:
             self._check()
-        filling.bodies.append(body if head is None else (head, body))
+        filling.bodies.append(body if head is None else (head, body, routing_key) if filling.is_keyed else (head, body))
         filling.size += len(body)
         if filling is not collecting.filling:  # another task turned to a new one while this one waited
             self._send_batches(collecting.sweep(filling))
@@ -256,9 +257,11 @@ class Publisher:
     ) -> tuple[BatchBuilder, Raw | None]:
         """The batch that a message joins, and its encoded properties, where its body is to wait with them."""
         filling = self._collecting.filling
-        if filling.heads and filling.routing_key == routing_key and filling.exchange == exchange:
+        if filling.heads and (filling.is_keyed or filling.routing_key == routing_key) and filling.exchange == exchange:
             head = filling.heads.get(id(properties))
             if head is not None and extras is NO_EXTRAS:
+                if isinstance(filling, KeyedBuilder):
+                    filling.check_key(routing_key)
                 return filling, head
         head = self._collecting.turn_to(exchange, routing_key, properties, extras)
         return self._collecting.filling, head

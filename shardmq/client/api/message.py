@@ -7,9 +7,10 @@ import msgspec
 from msgspec.structs import replace
 
 from shardmq.errors import PreconditionFailed
+from shardmq.message import keyed_records
 from shardmq.message import record as records
 from shardmq.message.properties import Properties
-from shardmq.message.record_batch import PERSISTENT, message_id
+from shardmq.message.record_batch import KEYED, PERSISTENT, message_id
 from shardmq.protocol.native.operations.basic import BasicDeliver
 
 NO_PROPERTIES: Final = Properties()
@@ -178,6 +179,17 @@ class Message(msgspec.Struct, gc=False, eq=False):
         )
 
 
+class KeyedMessage(Message, gc=False, eq=False):
+    """One message of a delivery in which each has a routing key of its own."""
+
+    _key: str
+
+    @property
+    def routing_key(self) -> str:
+        """The key it was published with."""
+        return self._key
+
+
 class Delivery:
     """Messages that were delivered together, and what settles them.
 
@@ -204,6 +216,12 @@ class Delivery:
     def messages(self) -> list[Message]:
         """All of its messages, decoded at once."""
         frame = self.frame
+        if frame.flags & KEYED:
+            keyed = keyed_records.unpack(frame.records, frame.count)
+            return [
+                KeyedMessage(record.body, tag, record.properties, self, record.key)
+                for tag, record in enumerate(keyed, frame.tag)
+            ]
         unpacked = records.unpack(frame.records, frame.count)
         return [Message(record.body, tag, record.properties, self) for tag, record in enumerate(unpacked, frame.tag)]
 
@@ -250,7 +268,7 @@ class Pulls(AutoAcked):
 
 
 class Batch:
-    """Messages that came together: one exchange, one routing key, rising delivery tags. For bulk work.
+    """Messages that came together: one exchange, rising delivery tags. For bulk work.
 
     `Channel.consume_batches` hands it out; programs do not make one.
     """
@@ -280,7 +298,8 @@ class Batch:
         """Their bodies, in order."""
         if self._bodies is None:
             frame = self._delivery.frame
-            self._bodies = [record.body for record in records.unpack(frame.records, frame.count)]
+            unpack = keyed_records.unpack if frame.flags & KEYED else records.unpack
+            self._bodies = [record.body for record in unpack(frame.records, frame.count)]
         return self._bodies
 
     @property
@@ -302,8 +321,16 @@ class Batch:
 
     @property
     def routing_key(self) -> str:
-        """The key they were published with."""
+        """The key they were published with; "" where each has its own, as in a topic (`routing_keys`)."""
         return self._delivery.frame.routing_key
+
+    @property
+    def routing_keys(self) -> list[str]:
+        """The key that each of them was published with, in order."""
+        frame = self._delivery.frame
+        if frame.flags & KEYED:
+            return [record.key for record in keyed_records.unpack(frame.records, frame.count)]
+        return [frame.routing_key] * frame.count
 
     @property
     def redelivered(self) -> bool:

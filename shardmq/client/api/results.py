@@ -17,6 +17,7 @@ class ServerProperties(msgspec.Struct, frozen=True):
     Attributes:
         message_max: the largest body of a message that it takes, in bytes.
         tags: of the user, where this is an administrative session.
+        record_keys: whether it takes publishes in which each message has a routing key of its own.
     """
 
     product: str = ""
@@ -27,6 +28,7 @@ class ServerProperties(msgspec.Struct, frozen=True):
     channel_max: int = CHANNELS_MAX
     message_max: int = MESSAGE_BYTES_MAX
     tags: tuple[str, ...] = ()
+    record_keys: bool = False
 
 
 class QueueDeclared(msgspec.Struct, frozen=True):

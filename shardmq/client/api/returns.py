@@ -3,8 +3,10 @@
 import msgspec
 
 from shardmq.errors import Unroutable, from_broker
+from shardmq.message import keyed_records
 from shardmq.message import record as records
 from shardmq.message.properties import Properties
+from shardmq.message.record_batch import KEYED
 from shardmq.protocol.native.operations.basic import BasicReturn
 
 
@@ -30,20 +32,26 @@ class ReturnedMessage(msgspec.Struct, frozen=True):
 
 def returned_messages(frame: BasicReturn) -> list[ReturnedMessage]:
     """All that one BasicReturn brings."""
+    found: list[tuple[Properties | None, bytes, str]]
+    if frame.flags & KEYED:
+        keyed = keyed_records.unpack(frame.records, frame.count)
+        found = [(record.properties, record.body, record.key) for record in keyed]
+    else:
+        unpacked = records.unpack(frame.records, frame.count)
+        found = [(record.properties, record.body, frame.routing_key) for record in unpacked]
     return [
-        ReturnedMessage(
-            record.body, record.properties or Properties(), frame.exchange, frame.routing_key, frame.code, frame.text
-        )
-        for record in records.unpack(frame.records, frame.count)
+        ReturnedMessage(body, properties or Properties(), frame.exchange, key, frame.code, frame.text)
+        for properties, body, key in found
     ]
 
 
 def unroutable(frame: BasicReturn) -> Unroutable:
     """The exception for what came back; it carries the first message."""
+    first = returned_messages(frame)[0]
     error = from_broker(
         Unroutable(
-            f"no queue took what was published to '{frame.exchange}' with '{frame.routing_key}', and it was mandatory"
+            f"no queue took what was published to '{first.exchange}' with '{first.routing_key}', and it was mandatory"
         )
     )
-    error.message = returned_messages(frame)[0]
+    error.message = first
     return error

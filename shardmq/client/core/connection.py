@@ -29,6 +29,8 @@ from shardmq.client.core.interfaces import Confirms, IgnoredReply, Inbox, Observ
 from shardmq.client.core.restore import Restore, started_at
 from shardmq.client.core.state import AUTO_ACKED, HEARD_BYTES_MAX, ConnectionState
 from shardmq.errors import ChannelError, ConnectionLost, ProtocolError, ShardmqError
+from shardmq.limits import KEYED_NUMBERS
+from shardmq.message.record_batch import KEYED
 from shardmq.protocol.native.frames import FrameReader
 from shardmq.protocol.native.operations.basic import (
     BasicCancel,
@@ -242,7 +244,7 @@ class ConnectionCore:
             sequence = channel.queue_numbers.take(routing_key, count)
         elif not producer:
             producer, sequence = channel.producer, channel.sequence
-            channel.sequence += count
+            channel.sequence += count * KEYED_NUMBERS if flags & KEYED else count
         number = state.last_request + 1 if state.goes_straight else 0
         operation = BasicPublish(
             number,
@@ -395,4 +397,4 @@ class ConnectionCore:
 
 def client_properties() -> dict[str, Any]:
     """What the broker shows of this program in lists of connections."""
-    return {"product": "shardmq-python", "python": sys.version.split()[0], "pid": os.getpid()}
+    return {"product": "shardmq-python", "python": sys.version.split()[0], "pid": os.getpid(), "record_keys": True}

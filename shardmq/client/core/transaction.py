@@ -36,7 +36,8 @@ from shardmq.errors import (
     Unavailable,
     Unroutable,
 )
-from shardmq.limits import FRAMED_PRODUCERS, OFFSETS_FROM
+from shardmq.limits import FRAMED_PRODUCERS, KEYED_NUMBERS, OFFSETS_FROM
+from shardmq.message.record_batch import KEYED
 from shardmq.protocol.native.operations.basic import BasicPublish
 
 T = TypeVar("T")
@@ -158,7 +159,7 @@ class TransactionCore:
         self._seconds = seconds
         self._later = later
         self._clock = clock
-        self._sequence = 0
+        self._messages = self._sequence = 0
         self._offsets = 0
         self._failure: ShardmqError | None = None
         self._sealed: Sealed | None = None
@@ -179,7 +180,8 @@ class TransactionCore:
             confirms,
             (exchange, routing_key, flags, count, packed, delay_ms, self.attempt, self._sequence, self.number),
         )
-        self._sequence += count
+        self._messages += count
+        self._sequence += count * KEYED_NUMBERS if flags & KEYED else count
         self._core.publish(channel, staged.batch, staged)
 
     def settled(self, staged: _Staged, error: ShardmqError | None) -> ShardmqError | None:
@@ -380,7 +382,7 @@ class TransactionCore:
         """The attempts that a commit names, refused where they leave out what was published here."""
         if self._sequence and self.attempt not in [attempt for attempt, *_ in named]:
             raise PreconditionFailed(
-                f"this commit of transaction '{self.name}' leaves out the {self._sequence} "
+                f"this commit of transaction '{self.name}' leaves out the {self._messages} "
                 f"messages published here: add what seal() returns to `sealed`"
             )
         return named

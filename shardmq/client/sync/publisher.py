@@ -24,6 +24,7 @@ from shardmq.client.core.channel import ChannelCore, Publish, SentBatches
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.publishing.builder import BatchBuilder
 from shardmq.client.core.publishing.collector import BatchCollector
+from shardmq.client.core.publishing.keyed import KeyedBuilder
 from shardmq.client.core.validation import check_delay, check_names, check_sequence
 from shardmq.client.sync.answers import PendingAnswer
 from shardmq.client.sync.transport import Transport
@@ -75,7 +76,7 @@ class Publisher:
         self._publish: Publish = publish or core.publish
         self._lock = threading.Lock()
         self._collecting = BatchCollector(
-            producer, lambda: core.state.server.message_max, window
+            producer, lambda: core.state.server, window
         )  # under _lock, but for what it says
         self._is_due = False
         self._ticks = 0  # since it is due
@@ -150,7 +151,7 @@ class Publisher:
             self._wait_for_window()
         if self._is_closed or self._channel.fault is not None:
             self._check()
-        bodies.append(body if head is None else (head, body))
+        bodies.append(body if head is None else (head, body, routing_key) if filling.is_keyed else (head, body))
         filling.size += len(body)
         if filling is not collecting.filling:
             with self._lock:
@@ -240,9 +241,11 @@ class Publisher:
     ) -> tuple[BatchBuilder, Raw | None]:
         """The batch that a message joins, and its encoded properties, where its body is to wait with them."""
         filling = self._collecting.filling
-        if filling.heads and filling.routing_key == routing_key and filling.exchange == exchange:
+        if filling.heads and (filling.is_keyed or filling.routing_key == routing_key) and filling.exchange == exchange:
             head = filling.heads.get(id(properties))
             if head is not None and extras is NO_EXTRAS:
+                if isinstance(filling, KeyedBuilder):
+                    filling.check_key(routing_key)
                 return filling, head
         check_sequence(self._producer, None)
         with self._lock:

@@ -9,7 +9,7 @@ properties and bodies of one size take one packing each.
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import count, repeat
 from typing import Final, NamedTuple
@@ -172,6 +172,28 @@ def delivery_pieces(
     pieces[0] = pieces[0][1:]  # each begins with the end of the one before
     pieces.append(_END)
     return pieces
+
+
+def pieces_with_keys(
+    envelopes: Iterable[Envelope], first_tag: int, lists: Sequence[bytes], bodies: Sequence[bytes], frame_max: int
+) -> list[bytes | memoryview]:
+    """The frames of messages that have routing keys of their own, as pieces to be written one behind the other.
+
+    Args:
+        envelopes: of each message.
+        first_tag: the delivery tag of the first; the others' follow.
+        lists: each one's property list.
+        bodies: each one's body.
+        frame_max: the largest frame agreed on, in bytes.
+    """
+    room = min(ALIKE_BYTES_MAX, frame_max - FRAME_OVERHEAD)
+    parts: list[bytes | memoryview] = []
+    for own, tag, properties, body in zip(envelopes, count(first_tag), lists, bodies, strict=False):
+        if len(body) <= room:
+            parts.append(one(own, tag, properties, body))
+        else:
+            parts += _long_pieces(own, tag, (properties,), (body,), frame_max)
+    return parts
 
 
 def _middle(envelope: Envelope, properties: bytes, size: int) -> bytes:

@@ -46,6 +46,19 @@ class Partition(ExchangeType):
         """Whether messages with this key take partitions in turns: nothing in them says which."""
         return self._partitioner == "round-robin" or (self._partitioner == "key" and not routing_key)
 
+    def numbers_of(self, routing_keys: Sequence[str], turn: int) -> list[int]:
+        """The number of the partition that each of some messages goes to, where messages themselves do not say it.
+
+        Args:
+            routing_keys: of the messages, valid Unicode.
+            turn: whose turn it is, for those that take turns.
+        """
+        count = len(self._bound)
+        own = turn % count
+        if self._partitioner == "round-robin":
+            return [own] * len(routing_keys)
+        return [xxh3_64_intdigest(key.encode()) % count if key else own for key in routing_keys]
+
     def match(self, routing_key: str, properties: Properties | None = None, turn: int = 0) -> Collection[Destination]:
         partitions = self._by_number
         if partitions is None:

@@ -1,7 +1,7 @@
 """Messages waiting to be sent that share exchange, routing key and properties."""
 
 from collections.abc import Iterable
-from typing import Final, cast
+from typing import ClassVar, Final, cast
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -21,8 +21,8 @@ from shardmq.limits import MESSAGE_BYTES_MAX
 from shardmq.message import record as records
 from shardmq.message.properties import Properties
 
-Content = bytes | tuple[Raw, bytes]
-"""A body that waits, alone or behind its encoded properties."""
+Content = bytes | tuple[Raw, bytes] | tuple[Raw, bytes, str]
+"""A body that waits, alone or behind its encoded properties, and before its routing key."""
 
 _SPECIAL: Final = object()
 _NO_HEADS: Final[dict[int, Raw]] = {}
@@ -45,6 +45,7 @@ class BatchBuilder:
         size: bytes of bodies that are not; where several threads add, about.
         body_max: the largest body that the broker takes.
         beside: what a record of these has beside its body, about.
+        is_keyed: whether each of them waits with its own routing key.
         packed: records of messages before them with the same route; packed_bytes and packed_count: how many.
     """
 
@@ -66,6 +67,7 @@ class BatchBuilder:
         "routing_key",
         "size",
     )
+    is_keyed: ClassVar = False
 
     def __init__(
         self,
@@ -116,6 +118,7 @@ class BatchBuilder:
             and not self.extras.producer
             and self.flags == other.flags
             and self.numbering == other.numbering
+            and not other.is_keyed
         )
 
     def follow(self, other: "BatchBuilder") -> None:

@@ -5,6 +5,7 @@ from typing import Final
 
 from msgspec import Raw
 
+from shardmq.client.api.results import ServerProperties
 from shardmq.client.core.batching import (
     BATCH_BYTES,
     BATCH_RECORDS,
@@ -16,9 +17,9 @@ from shardmq.client.core.batching import (
     window_of,
 )
 from shardmq.client.core.publishing.builder import BatchBuilder
+from shardmq.client.core.publishing.keyed import KeyedBuilder
 from shardmq.client.core.publishing.mixed import MixedBuilder
 from shardmq.client.core.validation import check_delay, check_names
-from shardmq.limits import MESSAGE_BYTES_MAX
 from shardmq.message.properties import Properties
 
 QUEUE_RECORDS: Final = 16
@@ -52,9 +53,11 @@ class BatchCollector:
 
     Neighbours whose properties differ still share a batch: what is there is packed when the properties change.
 
+    So do neighbours whose keys differ, each with its key, if they go to another exchange and the broker takes that.
+
     Args:
         producer: whose messages are numbered by the program, 0 for none.
-        body_max: says how large a body the broker takes; after a loss another one may be there.
+        server: says what the broker takes; after a loss another one may be there.
         window: how many messages may be unconfirmed; None for as many as go well with the queues in use.
 
     Attributes:
@@ -65,11 +68,11 @@ class BatchCollector:
     """
 
     __slots__ = (
-        "_body_max",
         "_builders",
         "_closed",
         "_growing",
         "_is_window_given",
+        "_server",
         "aside",
         "aside_bytes",
         "bytes_max",
@@ -81,13 +84,12 @@ class BatchCollector:
     def __init__(
         self,
         producer: int = 0,
-        body_max: Callable[[], int] = lambda: MESSAGE_BYTES_MAX,
+        server: Callable[[], ServerProperties] = ServerProperties,
         window: int | None = None,
     ) -> None:
-        self._body_max = body_max
-        self.filling = BatchBuilder(
-            "", "", None, PublishOptions(producer=producer) if producer else NO_EXTRAS, body_max()
-        )
+        self._server = server
+        extras = PublishOptions(producer=producer) if producer else NO_EXTRAS
+        self.filling = BatchBuilder("", "", None, extras, server().message_max)
         self._builders: dict[str, BatchBuilder] = {}  # of the default exchange, by routing key
         self._growing: dict[BatchBuilder, None] = {self.filling: None}  # in the order in which they were turned to
         self._closed: list[PublishBatch] = []
@@ -120,16 +122,18 @@ class BatchCollector:
         head = None
         if known is not None and known.properties is properties and known.extras == extras:
             new = known
-            new.body_max = self._body_max()
+            new.body_max = self._server().message_max
         else:
             check_properties(properties)
             before = old if known is None else known
-            if type(before) is MixedBuilder and before.takes(routing_key, exchange, properties, extras):
+            if isinstance(before, MixedBuilder) and before.takes(routing_key, exchange, properties, extras):
                 new = known = before
-                new.body_max = self._body_max()
+                new.body_max = self._server().message_max
             else:
                 new = self._new(before, exchange, routing_key, properties, extras)
-            if type(new) is MixedBuilder:
+            if isinstance(new, KeyedBuilder):
+                new.check_key(routing_key)
+            if isinstance(new, MixedBuilder):
                 head = new.head_of(properties)
         self._set_aside(old)
         if new is not known:
@@ -150,12 +154,15 @@ class BatchCollector:
         properties: Properties | None,
         extras: PublishOptions,
     ) -> BatchBuilder:
-        """A builder for messages published like that: a mixed one where properties change after a few messages."""
-        new = BatchBuilder(exchange, routing_key, properties, extras, self._body_max())
+        """A builder for messages published like that: a mixed or keyed one where they change after a few messages."""
+        new = BatchBuilder(exchange, routing_key, properties, extras, self._server().message_max)
         if not new.continues(before):
             if not new.continues(self.filling):
                 check_names(exchange=exchange, routing_key=routing_key)
                 check_delay(extras.delay_ms)
+            if exchange and extras == NO_EXTRAS and len(before.bodies) < UNMIXED_RECORDS and self._server().record_keys:
+                keyed = KeyedBuilder(new)
+                return keyed if keyed.continues(before) else new
         elif extras == NO_EXTRAS and len(before.bodies) < UNMIXED_RECORDS:
             return MixedBuilder(new)
         return new

@@ -1,10 +1,11 @@
 """Publishing, consuming, delivering, settling, confirms, returns."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta
 
 from shardmq.limits import DELAY_MS_MAX, PREFETCH_MAX, RECORD_BATCH_RECORDS_MAX
+from shardmq.message.record_batch import KEYED, MANDATORY, PERSISTENT
 from shardmq.protocol.native.operations.fields import (
     AfterLoss,
     Arguments,
@@ -16,12 +17,16 @@ from shardmq.protocol.native.operations.fields import (
     TagRanges,
 )
 
+FLAGS: Final = PERSISTENT | MANDATORY | KEYED
+"""What a publish may say of its messages."""
+
 
 class BasicPublish(Operation, frozen=True):
     """Publish `count` records to one exchange with one routing key.
 
-    The answer is not Ok, but one BasicConfirm or BasicRefused, in any order. `flags` are 1 persistent and 2 mandatory:
-    a message that no queue takes comes back by BasicReturn, before the confirm. With `delay_ms`, messages join their
+    The answer is not Ok, but one BasicConfirm or BasicRefused, in any order. `flags` are 1 persistent, 2 mandatory: a
+    message that no queue takes comes back by BasicReturn, before the confirm, and 32 keyed: each record has a routing
+    key of its own, and the publish none, and takes KEYED_NUMBERS numbers for each. With `delay_ms`, messages join their
     queues so much later. `producer` and `sequence` make it harmless to publish again: message i is number `sequence +
     i` of that producer, and a queue takes each number once. In each queue, a producer's numbers rise; 0 is none.
 
@@ -33,13 +38,17 @@ class BasicPublish(Operation, frozen=True):
     channel: Channel
     exchange: Name
     routing_key: Name
-    flags: Annotated[int, Meta(ge=0, le=3)]
+    flags: Annotated[int, Meta(ge=0, le=FLAGS)]
     count: Annotated[int, Meta(ge=1, le=RECORD_BATCH_RECORDS_MAX)]
     records: bytes
     delay_ms: Annotated[int, Meta(ge=0, le=DELAY_MS_MAX)] = 0
     producer: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     sequence: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     transaction: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+
+    def __post_init__(self) -> None:
+        if self.flags & ~FLAGS:
+            raise ValueError(f"flags {self.flags} of a publish: there are 1, 2 and 32")
 
 
 class BasicReturn(Operation, frozen=True):

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmq.client.api.defaults import WINDOW
+from shardmq.client.api.results import ServerProperties
 from shardmq.client.core.batching import (
     BATCH_RECORDS,
     BY_QUEUE,
@@ -205,7 +206,7 @@ def test_properties_of_another_type_are_a_type_error() -> None:
 
 def test_a_body_over_what_the_broker_takes_now_is_refused_also_where_it_took_more_before() -> None:
     limits = [2000, 1000]
-    collecting = BatchCollector(0, lambda: limits[0])
+    collecting = BatchCollector(0, lambda: ServerProperties(message_max=limits[0]))
     collecting.turn_to("", "k", None)
     collecting.filling.check(bytes(2000))
     collecting.turn_to("", "l", None)

@@ -39,6 +39,7 @@ names = st.text(max_size=40)
 numbers = st.integers(0, 2000)
 tables = st.dictionaries(st.text(max_size=8), st.integers(0, 9) | st.text(max_size=8), max_size=3)
 BY_FIELD = {
+    "flags": st.sampled_from((0, 1, 2, 3, 32, 33, 34, 35)),
     "result": st.none() | tables,
     "limits": st.dictionaries(st.text(max_size=8), st.none() | numbers, max_size=3),
 }

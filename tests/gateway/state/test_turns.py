@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmq.gateway.session.publish_split import TURN_MESSAGES, turn_of, turns_of
+from shardmq.gateway.state.turns import TURN_MESSAGES, turn_of, turns_of
 from shardmq.limits import FRAMED_PRODUCERS
 from shardmq.protocol.native.operations.basic import BasicPublish
 
