@@ -20,12 +20,13 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from shardmq.bus.messages.columns import Acks, Deliveries, Publishes, entries_of
+from shardmq.bus.messages.groups import Starved
 from shardmq.bus.messages.shard import Ack, Credit, Delivered, Publish, Spent, Wanted
 
 EARLY_EVENTS: Final = 16
 """What a larger pass holds up is worth less than the second envelope costs: some 40 µs in shard and gateway."""
 
-EARLY: Final = frozenset({Deliveries, Delivered, Spent, Wanted})
+EARLY: Final = frozenset({Deliveries, Delivered, Spent, Wanted, Starved})
 """What may leave; behind anything else, it waits with that."""
 
 _PLAIN: Final = frozenset({Publishes, Acks, Ack, Credit})

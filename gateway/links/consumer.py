@@ -54,6 +54,9 @@ class ConsumerLink(Protocol):
     def renew(self, consumer: "Consumer", start: int, end: int) -> None:
         """Begin the consumer timeout of messages [start, end) anew."""
 
+    def decline(self, consumer: "Consumer") -> None:
+        """Tell the shard that a consumer that was starved has no more prefetch now."""
+
     def taken(self, consumer: "Consumer") -> None:
         """Give the consumer credit for what the client's socket took."""
 
@@ -78,6 +81,9 @@ class Receiver(Protocol):
 
     def wanted(self, consumer: "Consumer", size: int) -> None:
         """Find room for the next message of a consumer, which does not fit into its window."""
+
+    def starved(self, consumer: "Consumer") -> None:
+        """Give a consumer of a shared group more prefetch, or decline: its shard has messages beyond it."""
 
     def spent(self, consumer: "Consumer", size: int, used: int) -> None:
         """Account for room for `size` bytes beyond a consumer's window, of which so much was used.

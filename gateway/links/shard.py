@@ -9,6 +9,7 @@ from shardmq.bus.link import LinkLost, LinkOpened
 from shardmq.bus.messages.base import Answer, Refusal
 from shardmq.bus.messages.columns import Deliveries
 from shardmq.bus.messages.dead_letters import DeadLetter
+from shardmq.bus.messages.groups import Declined, Starved
 from shardmq.bus.messages.shard import (
     Alarm,
     Cancel,
@@ -117,6 +118,7 @@ class ShardLink:
             OutOfService: lambda message: self._out_of_service.add(message.queue),
             Gateways: self._on_gateways,
             Wanted: self._on_wanted,
+            Starved: self._on_starved,
             Spent: self._on_spent,
             LinkOpened: self._on_opened,
             LinkLost: self._on_lost,
@@ -250,6 +252,11 @@ class ShardLink:
             consumer.owed = 0
             self._changed()
 
+    def decline(self, consumer: Consumer) -> None:
+        """Tell the shard that a consumer that was starved has no more prefetch now."""
+        self.dialer.post(Declined(consumer.number))
+        self._changed()
+
     def _post_settlements(self) -> None:
         post_acks(self._touched, self.dialer.post)
         self._touched.clear()
@@ -267,6 +274,10 @@ class ShardLink:
     def _on_wanted(self, message: Wanted) -> None:
         if (consumer := self._consumers.get(message.consumer)) is not None:
             consumer.receiver.wanted(consumer, message.size)
+
+    def _on_starved(self, message: Starved) -> None:
+        if (consumer := self._consumers.get(message.consumer)) is not None:
+            consumer.receiver.starved(consumer)
 
     def _on_spent(self, message: Spent) -> None:
         consumer = self._consumers.get(message.consumer)

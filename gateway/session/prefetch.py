@@ -135,6 +135,10 @@ class PrefetchLimits:
         """Number messages that a shard sent, and pass them on."""
         raise NotImplementedError
 
+    def starved(self, consumer: Consumer) -> None:
+        """Answer a shard that has messages beyond a consumer's prefetch: there is no more of it."""
+        consumer.link.decline(consumer)
+
     @property
     def has_shared_prefetch(self) -> bool:
         """Whether there is a limit of what all consumers hold together."""

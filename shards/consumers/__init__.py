@@ -6,5 +6,6 @@ alone.py         A consumer that is alone with a plain queue.
 round_robin.py   Consumers of a queue, in turn.
 readers.py       Readers of a partition, each from its cursor, and its groups.
 group_members.py A group's consumers of one partition.
+member_turns.py  The members of a group, in turn; those of a shared one are asked to take more.
 ack_timeouts.py  Deliveries that are unsettled for too long.
 """

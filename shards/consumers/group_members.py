@@ -2,7 +2,7 @@
 
 from shardmq.bus.messages.groups import GroupState
 from shardmq.shards.consumers.consumer import Consumer
-from shardmq.shards.consumers.round_robin import RoundRobin
+from shardmq.shards.consumers.member_turns import MemberTurns
 from shardmq.shards.topics.group_cursor import GroupCursor
 from shardmq.shards.topics.group_deliveries import GroupDeliveries
 
@@ -26,7 +26,7 @@ class GroupMembers:
         self.cursor = cursor
         cursor.is_consumed = True
         self.deliveries: GroupDeliveries = cursor.open()
-        self.turns = RoundRobin(self.deliveries)
+        self.turns = MemberTurns(self.deliveries, cursor.settings is not None and cursor.settings.is_shared)
         self.names: dict[Consumer, str] = {}
 
     @property

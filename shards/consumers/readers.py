@@ -77,6 +77,12 @@ class Readers:
             consumer.is_waiting = False
             self._turns[consumer] = self._cursors[consumer]
 
+    def retuned(self, consumer: Consumer) -> None:
+        """Note that a reader's prefetch was changed."""
+        members = self._members_of.get(consumer)
+        if members is not None:
+            members.turns.retuned(consumer)
+
     def attach(self, consumer: Consumer, group: GroupCursor, member: str) -> GroupMembers:
         """Make a consumer one of a group, with whose deliveries it settles; `join` has it served."""
         members = self._members.get(group)

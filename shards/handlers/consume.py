@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from shardmq.bus.listener import Peer, Responder
 from shardmq.bus.messages.columns import Acks
+from shardmq.bus.messages.groups import Declined
 from shardmq.bus.messages.shard import (
     Ack,
     Cancel,
@@ -62,6 +63,7 @@ class Consuming:
             Qos: self._qos,
             Get: self._get,
             Permit: self._permit,
+            Declined: self._declined,
         }
         self._permitted: list[Consumer] = []  # in this pass
 
@@ -269,6 +271,12 @@ class Consuming:
             self._permitted.append(consumer)
             self._stir(consumer)
 
+    def _declined(self, peer: Peer, message: Declined) -> None:
+        """Have another consumer of the group asked whether it takes what waits."""
+        consumer = self._state.peers[peer].consumers.get(message.consumer)
+        if consumer is not None:
+            self._stir(consumer)
+
     def end_permits(self) -> None:
         """The pass ends, and all consumers had their turn: give permits back that were not used."""
         permitted, self._permitted = self._permitted, []
@@ -287,8 +295,11 @@ class Consuming:
             text = f"no consumer {message.consumer}"
             responder.refuse(ReplyCode.NOT_FOUND, text)
             return
-        self._state.catch_up(self._state.queues[consumer.queue.id])
+        hosted = self._state.queues[consumer.queue.id]
+        self._state.catch_up(hosted)
         consumer.prefetch = message.prefetch
+        if hosted.readers is not None:
+            hosted.readers.retuned(consumer)
         consumer.settles = consumer.settles or message.settled_late
         self._stir(consumer)
         responder.answer(None)

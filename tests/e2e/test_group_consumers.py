@@ -175,6 +175,22 @@ def test_a_shared_group_hands_every_message_to_one_of_many(channel: shardmq.Chan
     assert offsets(channel, topic, "mailers") == [50] * 4
 
 
+def test_nothing_waits_behind_a_member_of_a_shared_group_that_is_busy(channel: shardmq.Channel, topic: str) -> None:
+    options = {"shared": True, "start": "earliest", "prefetch": 1, "auto_commit": False}
+    with (
+        channel.group_consumer(topic, "g", **options) as busy,  # type: ignore[arg-type]
+        channel.group_consumer(topic, "g", inactivity_timeout=2.0, **options) as other,  # type: ignore[arg-type]
+    ):
+        held = next(busy)
+        found = []
+        for message in other:
+            message.ack()
+            found.append(int(message.body))
+            if len(found) == MESSAGES - 1:
+                break
+        assert sorted([*found, int(held.body)]) == list(range(MESSAGES))
+
+
 def test_a_message_of_a_shared_group_that_is_nacked_comes_again_later(channel: shardmq.Channel, topic: str) -> None:
     with channel.group_consumer(topic, "g", shared=True, start="earliest", prefetch=1, pull=1) as consumer:
         [message] = consumer.poll(10)

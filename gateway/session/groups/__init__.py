@@ -5,5 +5,6 @@ subscription.py  What a client asks for: topic, group, kind, where a new group b
 member.py        A member of a group: its partitions, what they deliver and may hold together, leaving.
 ordered.py       A member of an ordered group: it has the partitions that the coordinator assigns to it.
 shared.py        A member of a shared group: it has all partitions.
+permits.py       How a member of a shared group splits its prefetch over its partitions.
 partition.py     One partition of a member.
 """

@@ -145,8 +145,8 @@ class Member(PrefetchLimits):
 
     @property
     def may_pause(self) -> bool:
-        """Whether others would get what this member has no room for: in shared groups."""
-        return self.subscription.is_shared
+        """Whether others would get what this member has no room for: its permits see to that in shared groups."""
+        return False
 
     @property
     def topic_partitions(self) -> Sequence[int]:
@@ -263,13 +263,13 @@ class Member(PrefetchLimits):
         consumer.overhead = client.front.delivery_bytes(self.tag)
         consumer.auto_ack = subscription.auto_ack
         consumer.own_prefetch = self.prefetch
+        consumer.partition = number
         if self._shared is None:
             self._share()
         consumer.prefetch = self._prefetch_of(consumer)
         consumer.timeout_ms = subscription.timeout_ms
         consumer.reading = subscription.reading
         consumer.group = subscription.as_member(self.name, epoch)
-        consumer.partition = number
         part = self.partitions[queue_id] = MemberPartition(number, epoch, consumer)
         return part
 

@@ -1,28 +1,36 @@
-"""A member of a shared group: it has all partitions, as all other members do."""
+"""A member of a shared group: it has all partitions, as all other members do, and splits its prefetch over them."""
 
+import asyncio
+import zlib
+from collections.abc import Callable
 from functools import partial
 
 from shardmq.bus.coordinator_link import Outcome, Reply
-from shardmq.bus.messages.shard import Delivered
+from shardmq.bus.messages.shard import Delivered, Qos
 from shardmq.errors import NotFound, RequestError
 from shardmq.gateway.links.consumer import Consumer
 from shardmq.gateway.links.requests import FOREVER
 from shardmq.gateway.session.client import Client
 from shardmq.gateway.session.groups.member import Member, MembersChannel, MembersOwner
 from shardmq.gateway.session.groups.partition import MemberPartition
+from shardmq.gateway.session.groups.permits import ROTATE_SECONDS, Permits, even_share
 from shardmq.gateway.session.groups.subscription import Subscription
+from shardmq.gateway.session.prefetch import PAUSED
 
 
 class SharedMember(Member):
     """A member of a shared group."""
 
-    __slots__ = ("_early",)
+    __slots__ = ("_early", "_is_looked_at", "_is_rotated", "_permits", "_turn")
 
     def __init__(
         self, client: Client, channel: MembersChannel, subscription: Subscription, tag: str, owner: MembersOwner
     ) -> None:
         super().__init__(client, channel, subscription, tag, owner)
         self._early: list[tuple[Consumer, int, Delivered]] | None = []  # came before all shards had answered
+        self._permits: Permits[Consumer] | None = None  # where there is a prefetch, and there may be several partitions
+        self._is_looked_at = self._is_rotated = False  # in a while
+        self._turn = zlib.crc32(self.name.encode())
 
     def start(self, reply: Reply) -> None:
         """Consume from all partitions; the outcome is the consumer's tag, or the first error that refused one."""
@@ -60,7 +68,30 @@ class SharedMember(Member):
         if self._early is not None:
             self._early.append((consumer, consumer.link.life, delivered))
         else:
+            if self._permits is not None:
+                self._permits.delivered(consumer)
             super().deliver(consumer, delivered)
+
+    def starved(self, consumer: Consumer) -> None:
+        """Find a permit for a partition whose shard has messages beyond those it has, or decline."""
+        if self._permits is None or self.is_ending:
+            super().starved(consumer)
+            return
+        self._permits.want(consumer)
+        self._look_later()
+
+    def after_settling(self) -> None:
+        """Hand out what has waited, let go of partitions, and move permits that are free."""
+        super().after_settling()
+        if self._permits is not None:
+            self._permits.settled()
+            self._look_later()
+
+    def drop(self, part: MemberPartition) -> None:
+        """Forget a partition: acks of what the client has of it are ignored."""
+        super().drop(part)
+        if self._permits is not None:
+            self._permits.remove(part.consumer)
 
     def resize(self) -> None:
         """Consume from partitions that the topic has got."""
@@ -96,3 +127,65 @@ class SharedMember(Member):
         self._started(part, outcome)
         if isinstance(outcome, RequestError) and self.has(part):
             self.lost(part, None if isinstance(outcome, NotFound) else outcome)
+
+    def _share(self) -> None:
+        """Limit what all partitions deliver together, and give each its permits."""
+        super()._share()
+        if self._shared is None or self._permits is not None:
+            return
+        self._permits = Permits(self.prefetch, self._turn, self._tell, self._decline)
+        for part in self.partitions.values():
+            self._permits.add(part.consumer, self.prefetch)
+
+    def _prefetch_of(self, consumer: Consumer) -> int:
+        """Return what a partition's shard is to know as the prefetch: its permits."""
+        permits = self._permits
+        if permits is None:
+            return super()._prefetch_of(consumer)
+        count = permits.count(consumer)
+        if count is None:
+            partitions = len(self.topic_partitions)
+            place = (consumer.partition + self._turn) % partitions
+            permits.add(consumer, even_share(self.prefetch, partitions, place))
+            count = permits.count(consumer)
+        return count or PAUSED
+
+    def _tell_limits(self) -> None:
+        """Tell shards of the prefetch, where that was changed."""
+        if self._shared is None:
+            self._permits = None
+        if self._permits is not None:
+            self._permits.limit(self.prefetch)
+        super()._tell_limits()
+
+    def _tell(self, consumer: Consumer, count: int, answered: Callable[[], None]) -> None:
+        consumer.prefetch = count or PAUSED
+        consumer.link.ask(Qos(consumer.number, consumer.prefetch), lambda _: answered())
+
+    def _decline(self, consumer: Consumer) -> None:
+        consumer.link.decline(consumer)
+
+    def _look_later(self) -> None:
+        """Look in a while who uses its permits, where others want some."""
+        permits = self._permits
+        if permits is None or not permits.is_wanted:
+            return
+        loop = asyncio.get_running_loop()
+        if not self._is_looked_at and permits.is_idle:
+            self._is_looked_at = True
+            permits.rest()
+            loop.call_later(permits.idle_seconds, self._look)
+        if not self._is_rotated:
+            self._is_rotated = True
+            loop.call_later(ROTATE_SECONDS, self._rotate)
+
+    def _look(self) -> None:
+        self._is_looked_at = False
+        if self._permits is not None and self.is_open:
+            self._permits.follow()
+
+    def _rotate(self) -> None:
+        self._is_rotated = False
+        if self._permits is not None and self.is_open:
+            self._permits.rotate()
+            self._look_later()

@@ -6,7 +6,7 @@ that are older than the newest it has seen.
 
 import msgspec
 
-from shardmq.bus.messages.base import Request
+from shardmq.bus.messages.base import BusMessage, Request
 from shardmq.bus.messages.streams import Reading
 
 
@@ -33,6 +33,21 @@ class GroupReading(msgspec.Struct, array_like=True, frozen=True, gc=False):
     delivery_limit: int | None = None
     dead_letter_exchange: str | None = None
     dead_letter_routing_key: str | None = None
+
+
+class Starved(BusMessage, frozen=True, tag=58):
+    """Messages of a shared group wait in its queue, and a consumer of it has used up its prefetch.
+
+    It gets more by Qos, or its gateway declines. Told once, and again after the next Qos.
+    """
+
+    consumer: int
+
+
+class Declined(BusMessage, frozen=True, tag=59):
+    """A consumer that is starved gets no more prefetch now: another may be asked."""
+
+    consumer: int
 
 
 class CommitOffset(Request[int], frozen=True, tag=100):

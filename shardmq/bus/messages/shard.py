@@ -10,11 +10,13 @@ from shardmq.bus.messages.dead_letters import DeadLetter, DeadLetterAccepted, De
 from shardmq.bus.messages.deliveries import CommonDelivery, CommonForgotten, DeliveredPart
 from shardmq.bus.messages.groups import (
     CommitOffset,
+    Declined,
     DropGroup,
     GroupReading,
     InspectPartition,
     ResetGroup,
     StageOffset,
+    Starved,
 )
 from shardmq.bus.messages.reads import EndReservation, Peek, Pull, Read, Reserve, Slices
 from shardmq.bus.messages.stores import Copy, Copying, Enroll, Expel, Hold, Identity
@@ -357,6 +359,7 @@ ToShard = (
     | Credit
     | Renew
     | Permit
+    | Declined
     | Gone
     | DeadLetterAccepted
     | DeadLetterRefused
@@ -381,6 +384,7 @@ ShardEvent = (
     | Gateways
     | Refusal
     | Wanted
+    | Starved
     | Spent
     | Identity
     | Copying

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from shardmq.bus.messages.base import Answer, Refusal
+from shardmq.bus.messages.groups import Declined, Starved
 from shardmq.bus.messages.shard import Ack, Cancel, Cancelled, Consume, Nack, Qos, Release, Renew
 from shardmq.errors import ReplyCode
 from shardmq.protocol.native.operations.basic import (
@@ -14,6 +15,7 @@ from shardmq.protocol.native.operations.basic import (
     BasicConsume,
     BasicDeliver,
     BasicNack,
+    BasicQos,
     BasicRenew,
 )
 from shardmq.protocol.native.operations.connection import Ok, Refused
@@ -114,12 +116,49 @@ def test_a_cancelled_consumer_gets_no_more_and_settles_what_it_has(guest: Guest)
     assert guest.stage.expect(0, Ack) == Ack(one.consumer, [(0, 1)])
 
 
-def test_a_member_that_has_no_room_for_a_while_leaves_the_messages_to_others(guest: Guest) -> None:
-    one, other = consume(guest, prefetch=2)
-    guest.deliver(one.consumer, 0, 2)
+def prefetches(asked: list[Consume]) -> list[int]:
+    return sorted(each.prefetch for each in asked)
+
+
+def test_a_prefetch_is_split_over_the_partitions(guest: Guest) -> None:
+    assert prefetches(consume(guest, "c", prefetch=5)) == [2, 3]
+    assert prefetches(consume(guest, "d", prefetch=1)) == [-1, 1]
+    assert prefetches(consume(guest, "e")) == [0, 0]
+
+
+def test_a_permit_goes_where_messages_wait(guest: Guest) -> None:
+    without, has = sorted(consume(guest, prefetch=1), key=lambda each: each.prefetch)
+    guest.stage.say(0, Starved(without.consumer))
+    assert guest.answer(Qos) == Qos(has.consumer, -1)
+    assert guest.answer(Qos) == Qos(without.consumer, 1)
+
+
+def test_a_permit_in_use_is_declined_and_goes_there_when_it_is_free(guest: Guest) -> None:
+    without, has = sorted(consume(guest, prefetch=1), key=lambda each: each.prefetch)
+    guest.deliver(has.consumer, 0, 1)
     guest.hear(BasicDeliver)
-    told = [guest.answer(Qos) for _ in range(2)]
-    assert {(each.consumer, each.prefetch) for each in told} == {(one.consumer, -1), (other.consumer, -1)}
+    guest.stage.say(0, Starved(without.consumer))
+    assert guest.stage.expect(0, Declined) == Declined(without.consumer)
     guest.client.send(BasicAck(1, [(1, 1)]))
+    assert guest.answer(Qos) == Qos(has.consumer, -1)
+    assert guest.answer(Qos) == Qos(without.consumer, 1)
+
+
+def test_a_permit_that_was_used_before_it_was_taken_goes_back(guest: Guest) -> None:
+    without, has = sorted(consume(guest, prefetch=1), key=lambda each: each.prefetch)
+    guest.stage.say(0, Starved(without.consumer))
+    lowered = guest.stage.expect(0, Qos)
+    guest.deliver(has.consumer, 0, 1)
+    guest.stage.say(0, Answer(guest.stage.request(lowered), None))
+    assert guest.answer(Qos) == Qos(has.consumer, 1)
+    assert guest.stage.expect(0, Declined) == Declined(without.consumer)
+
+
+def test_a_prefetch_that_changes_is_split_anew(guest: Guest) -> None:
+    asked = consume(guest, prefetch=4)
+    guest.client.send(BasicQos(4, 1, "c", 2))
     told = [guest.answer(Qos) for _ in range(2)]
-    assert {each.prefetch for each in told} == {2}
+    assert {(each.consumer, each.prefetch) for each in told} == {(each.consumer, 1) for each in asked}
+    assert guest.hear(Ok).request == 4
+    guest.client.send(BasicQos(5, 1, "c", 0))
+    assert {guest.answer(Qos).prefetch for _ in range(2)} == {0}
