@@ -246,6 +246,7 @@ def test_a_load_that_fails_says_why_in_one_sentence(load_program: list[str]) -> 
         ("flow", {"queus": 3}, "there is no option 'queus'"),
         ("flow", {"queues": 0}, "queues=0 is too few; at least 1 is needed"),
         ("flow", {"window": "many"}, "window=many is no number"),
+        ("flow", {"order": "seq", "warmup": 5}, "warmup=5 is for order=both alone"),
         ("flow", {"order": "backwards"}, "order=backwards? There are both, seq and publish"),
         ("flow", {"exchange": "topic", "queues": 3, "bindings": 4}, "bindings=4 are not shared evenly by 3 queues"),
         ("backwards", {}, "there is no mode 'backwards'"),

@@ -29,7 +29,7 @@ enum {
 /* main.c: the options, in the order of its table. */
 typedef struct {
   uint64_t messages, bytes, window, queues, consumers, prefetch, ack_every, connections, rate, priorities, bindings;
-  uint64_t global, confirms, persistent;
+  uint64_t global, confirms, persistent, warmup;
   const char *exchange, *order, *pids, *disk, *type, *group;
 } options_t;
 extern options_t o;

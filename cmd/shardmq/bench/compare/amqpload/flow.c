@@ -1,6 +1,10 @@
 /* Mode flow: one producer, one consumer, many queues; and mode each: connections that do both. */
 #include "amqpload.h"
 
+#include <time.h>
+
+static const struct timespec SETTLING = {0, 600 * 1000 * 1000}; /* by then brokers have done what they put off */
+
 static pthread_barrier_t everybody;
 static inbox_t *inboxes;
 static uint64_t deliveries; /* of all queues together */
@@ -13,29 +17,39 @@ typedef struct {
 static times_t times;
 
 static int is_order(const char *order) { return !strcmp(o.order, order); }
+static int is_fanout(void) { return !strcmp(o.exchange, "fanout"); }
+
+/* Publish, and hear of all confirms, up to so many messages. */
+static void publish_up_to(link_t c, confirms_t *confirms, message_t *m, uint64_t upto) {
+  event_t e;
+  while (confirms->confirmed < upto) {
+    while (confirms->sent < upto && confirms->sent - confirms->confirmed < o.window) {
+      uint64_t n = confirms->sent++;
+      fill_message(m, is_fanout() ? 0 : n % o.queues, is_fanout() ? n : n / o.queues, 0);
+      publish(c, exchange_name(), routing_key(n), &m->properties, body_of(m));
+    }
+    next_event(c, &e, "waiting for confirms");
+    if (!hear(confirms, &e)) die_of("waiting for confirms", &e);
+  }
+}
 
 static void *produce(void *unused) {
   (void)unused;
   link_t c = open_channel();
   confirms_t confirms;
   message_t m;
-  event_t e;
-  int is_fanout = !strcmp(o.exchange, "fanout");
   begin_message(&m, 0);
   begin_confirms(&confirms, o.messages);
   confirm_select(c);
   if (is_order("both")) pthread_barrier_wait(&everybody); /* everything is subscribed */
+  if (o.warmup) {
+    publish_up_to(c, &confirms, &m, o.warmup);
+    pthread_barrier_wait(&everybody); /* and consumed */
+    nanosleep(&SETTLING, NULL);
+  }
   times.at_first = usage_with_disk();
   times.published_from = now();
-  while (confirms.confirmed < o.messages) {
-    while (confirms.sent < o.messages && confirms.sent - confirms.confirmed < o.window) {
-      uint64_t n = confirms.sent++;
-      fill_message(&m, is_fanout ? 0 : n % o.queues, is_fanout ? n : n / o.queues, 0);
-      publish(c, exchange_name(), routing_key(n), &m.properties, body_of(&m));
-    }
-    next_event(c, &e, "waiting for confirms");
-    if (!hear(&confirms, &e)) die_of("waiting for confirms", &e);
-  }
+  publish_up_to(c, &confirms, &m, o.messages);
   times.confirmed_at = now();
   times.published = usage();
   close_connection(c);
@@ -49,6 +63,7 @@ static void *consume(void *unused) {
   event_t e;
   char tag[64];
   uint64_t wanted = o.queues * o.consumers, asked = 0, answered = 0, got = 0, got_before = 0, unacked = 0, last = 0;
+  uint64_t warm = is_fanout() ? o.warmup * o.queues : o.warmup;
   int is_alone = is_order("seq");
   qos(c, o.prefetch, o.global != 0);
   while (answered < wanted || got < deliveries) {
@@ -71,24 +86,27 @@ static void *consume(void *unused) {
     } else {
       die_of("waiting for messages", &e);
     }
-    if (answered == wanted && unacked && (unacked >= o.ack_every || got == deliveries)) {
+    if (answered == wanted && unacked && (unacked >= o.ack_every || got == warm || got == deliveries)) {
       ack(c, last, unacked > 1);
       unacked = 0;
+      if (got == warm) {
+        pthread_barrier_wait(&everybody);
+        got_before = got;
+      }
     }
   }
   times.consumed_at = now();
   times.consumed = got - got_before;
+  times.at_last = usage_with_disk(); /* what a consumer's end costs is not a message's price */
   close_connection(c);
-  times.at_last = usage_with_disk();
   return NULL;
 }
 
 static uint64_t *shares(uint64_t among) {
   uint64_t *expected = allocate(among, sizeof *expected);
-  int is_fanout = !strcmp(o.exchange, "fanout");
   deliveries = 0;
   for (uint64_t i = 0; i < among; i++) {
-    expected[i] = is_fanout ? o.messages : o.messages / among + (i < o.messages % among);
+    expected[i] = is_fanout() ? o.messages : o.messages / among + (i < o.messages % among);
     deliveries += expected[i];
   }
   return expected;
@@ -99,6 +117,9 @@ void mode_flow(void) {
   link_t c = open_channel();
   if (!is_order("both") && !is_order("seq") && !is_order("publish"))
     die("order=%s? There are both, seq and publish", o.order);
+  if (o.warmup && !is_order("both")) die("warmup=%" PRIu64 " is for order=both alone", o.warmup);
+  uint64_t messages = o.messages;
+  o.messages += o.warmup;
   if (o.ack_every > o.prefetch) o.ack_every = o.prefetch;
   declare_queues(c);
   bind_queues(c);
@@ -116,19 +137,19 @@ void mode_flow(void) {
     times.at_last = times.published;
     if (is_order("seq")) consume(NULL);
   }
-  rate_figure("publish_msgs_per_s", o.messages, times.published_from, times.confirmed_at);
+  rate_figure("publish_msgs_per_s", messages, times.published_from, times.confirmed_at);
   if (!is_order("publish")) rate_figure("consume_msgs_per_s", times.consumed, times.consumed_from, times.consumed_at);
   if (is_order("both")) {
     double end = times.consumed_at > times.confirmed_at ? times.consumed_at : times.confirmed_at;
-    rate_figure("end_to_end_msgs_per_s", o.messages, times.published_from, end);
+    rate_figure("end_to_end_msgs_per_s", messages, times.published_from, end);
     figure("seconds", end - times.published_from);
-    usage_figures(times.at_first, times.at_last, o.messages);
+    usage_figures(times.at_first, times.at_last, messages);
   } else if (is_order("seq")) {
     figure("seconds", times.confirmed_at - times.published_from + times.consumed_at - times.consumed_from);
     usage_figures(times.published, times.at_last, times.consumed ? times.consumed : 1);
   } else {
     figure("seconds", times.confirmed_at - times.published_from);
-    usage_figures(times.at_first, times.at_last, o.messages);
+    usage_figures(times.at_first, times.at_last, messages);
   }
   delete_all(c, is_order("publish") ? expected[0] : 0);
   close_connection(c);

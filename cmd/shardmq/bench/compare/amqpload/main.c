@@ -6,7 +6,8 @@
  * flow          A producer publishes to QUEUES queues message by message in turn; a consumer on another connection has
  *               CONSUMERS consumers on each. order=both: at the same time, once everything is subscribed; seq: one
  *               after the other; publish: nothing is consumed. Consuming alone is counted from the last consume-ok, and
- *               nothing is acked before: its rate is not that of subscribing.
+ *               nothing is acked before: its rate is not that of subscribing. WARMUP messages come first, which are not
+ *               measured, and a pause in which the broker does what it has put off (order=both).
  * each          CONNECTIONS connections share the messages; each publishes to a queue of its own and consumes from it,
  *               and every message has a message id and three headers that no other message has.
  * latency       Messages are due at RATE a second whatever the broker does; each is acked by itself. Latency is from
@@ -66,6 +67,7 @@ static const struct {
     {"exchange", NULL, &o.exchange, 0},        {"order", NULL, &o.order, 0},
     {"pids", NULL, &o.pids, 0},                {"disk", NULL, &o.disk, 0},
     {"type", NULL, &o.type, 0},                {"group", NULL, &o.group, 0},
+    {"warmup", &o.warmup, NULL, 0},
 };
 
 static const struct {
