@@ -14,15 +14,13 @@ from itertools import chain, repeat
 from typing import Final
 
 from shardmq.bus.messages.shard import Delivered
-from shardmq.gateway.links.publish_plan import PublishPlan
-from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.session.connection import ClientConnection, ConnectionHost
 from shardmq.message.batch_parts import Contents
 from shardmq.message.keyed_records import keys_of
 from shardmq.message.record_batch import AMQP, KEYED, RecordBatch
 from shardmq.protocol.amqp import encoder
 from shardmq.protocol.amqp.events import END, FRAME_MIN, FRAME_OVERHEAD, METHOD, Event, PublishesReceived
-from shardmq.protocol.amqp.methods.basic import BasicAck, BasicNack, BasicPublish, BasicReturn
+from shardmq.protocol.amqp.methods.basic import BasicAck, BasicNack, BasicReturn
 from shardmq.protocol.amqp.methods.connection import ConnectionBlocked, ConnectionUnblocked
 from shardmq.protocol.amqp.methods.fields import Method
 from shardmq.protocol.amqp.records import unpack
@@ -37,9 +35,6 @@ MULTIPLE: Final = 1
 
 ALONE_BYTES_MAX: Final = FRAME_MIN - FRAME_OVERHEAD
 """A body of this size is one frame, whatever was agreed on."""
-
-PlanKey = tuple[int, bytes | bool]
-"""The id of a publish's method, and its property list; or whether it is persistent, if nothing else in it matters."""
 
 
 class ConfirmWriter:
@@ -89,19 +84,15 @@ class Outbox(ClientConnection):
 
     Attributes:
         capabilities: what the client is able to hear of, those of `handshake.ASKED_CAPABILITIES`.
-        plans: how publishes go, by `PlanKey`; with the method, whose id is its own while it is here.
-        plans_of: the topology they are of.
     """
 
-    __slots__ = ("_frame_max", "_is_told_blocked", "capabilities", "plans", "plans_of")
+    __slots__ = ("_frame_max", "_is_told_blocked", "capabilities")
 
     def __init__(self, host: ConnectionHost) -> None:
         super().__init__(host)
         self._frame_max = 0
         self._is_told_blocked = False
         self.capabilities: frozenset[str] = frozenset()
-        self.plans: dict[PlanKey, tuple[ShardLink, PublishPlan, BasicPublish]] = {}
-        self.plans_of = 0
 
     def send(self, channel: int, method: Method) -> None:
         """Queue a method for the end of the pass."""

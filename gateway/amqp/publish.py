@@ -15,11 +15,11 @@ import msgspec
 
 from shardmq.errors import PreconditionFailed, ReplyCode
 from shardmq.gateway.amqp.channel import AmqpChannel
-from shardmq.gateway.amqp.outbox import PlanKey
 from shardmq.gateway.links.publish_plan import PublishPlan
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.session.channel_publisher import ChannelPublisher
 from shardmq.gateway.session.publish_split import PublishSplitter
+from shardmq.gateway.state.permissions import PlanKey
 from shardmq.gateway.state.routes import Route
 from shardmq.limits import LIFE_MS_MAX
 from shardmq.message.properties import Properties
@@ -60,8 +60,8 @@ _ASKING: Final = Facts(is_persistent=False, is_plain=False, is_direct_reply=True
 LISTS_PLANNED_MAX: Final = 64
 """Property lists of neighbours that are looked up before any of them is sent; where more differ, each is looked at."""
 
-PLANS_MAX: Final = 16_384
-"""Plans remembered for each connection, 250 bytes each; past it all are forgotten: its messages all differ."""
+PLANS_MAX: Final = 131_072
+"""Plans remembered for each user and virtual host, 250 bytes each, beside routes; past it all are forgotten."""
 
 
 def publish(channel: AmqpChannel, event: PublishesReceived) -> None:
@@ -90,7 +90,6 @@ def _publish_one(channel: AmqpChannel, event: PublishesReceived) -> bool:
     if type(publisher) is not ChannelPublisher or method.routing_key.startswith(REPLY_QUEUES):
         return False
     channel.client.state.changed()
-    _forget_old_plans(channel)
     (raw,), (body,) = event.lists, event.bodies
     facts = _lists.facts(raw)
     if facts is PLAIN_PERSISTENT or facts is PLAIN:
@@ -99,7 +98,7 @@ def _publish_one(channel: AmqpChannel, event: PublishesReceived) -> bool:
         known, raw = (id(method), False), with_reply_name(raw, channel.reply_name(method.id))
     else:
         return False
-    planned = channel.outbox.plans.get(known) or _plan(channel, method, raw, known)
+    planned = channel.client.permissions.plans.get(known) or _plan(channel, method, raw, known)
     if planned is None:
         return False
     link, plan, _ = planned
@@ -114,8 +113,7 @@ def _publish_mixed(channel: AmqpChannel, event: PublishesReceived, methods: Sequ
     publisher = channel.publisher
     outbox, state = channel.outbox, channel.client.state
     state.changed()
-    _forget_old_plans(channel)
-    known = channel.outbox.plans.get
+    known = channel.client.permissions.plans.get
     for method, raw, body in zip(methods, event.lists, event.bodies, strict=True):
         key = id(method), raw
         planned = known(key) or _plan(channel, method, raw, key)
@@ -138,8 +136,7 @@ def _publish_prioritized(channel: AmqpChannel, event: PublishesReceived) -> bool
     different = set(event.lists)
     if len(different) > LISTS_PLANNED_MAX or not isinstance(publisher, ChannelPublisher):
         return False
-    _forget_old_plans(channel)
-    known = channel.outbox.plans.get
+    known = channel.client.permissions.plans.get
     try:
         plans = {raw: known((id(method), raw)) or _plan(channel, method, raw, (id(method), raw)) for raw in different}
     except AmqpError:  # those before it are sent first
@@ -154,14 +151,6 @@ def _publish_prioritized(channel: AmqpChannel, event: PublishesReceived) -> bool
         if link.publish_planned(publisher, channel.published, plan, pack_raw(raw, body)):
             channel.outbox.hold_publishing(link)
     return True
-
-
-def _forget_old_plans(channel: AmqpChannel) -> None:
-    """Forget how publishes go where that was found in another topology."""
-    outbox, changes = channel.outbox, channel.client.state.topology_changes
-    if outbox.plans_of != changes:
-        outbox.plans.clear()
-        outbox.plans_of = changes
 
 
 def _plan(
@@ -190,9 +179,10 @@ def _plan(
     ((link, queues),) = route
     priority = min(facts.priority or 0, route.levels)
     plan = client.state.routes.plan(queues, method.exchange, method.routing_key, _flags(facts), priority)
-    if len(channel.outbox.plans) >= PLANS_MAX:
-        channel.outbox.plans.clear()
-    planned = channel.outbox.plans[key] = link, plan, method
+    plans = client.permissions.plans
+    if len(plans) >= PLANS_MAX:
+        plans.clear()
+    planned = plans[key] = link, plan, method
     return planned
 
 

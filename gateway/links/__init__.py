@@ -2,7 +2,8 @@
 
 shard.py           One shard: consumers, dead letters, alarms.
 requests.py        Requests under way to a shard: what was asked, until when.
-publish_window.py  Publishes on their way to a shard: batches that are growing.
+publish_window.py  Publishes on their way to a shard.
+growing_batches.py  Record batches that grow until they are posted.
 publish_columns.py  Publishes to many queues, which are posted as one message.
 posted_publishes.py  Publishes that a shard has been sent, and what it says of them.
 publish_plan.py    How publishes go to a shard, and the record batches that they grow into.

@@ -7,6 +7,9 @@ a growing batch closes that first, so every queue has its messages in the order 
     publishes       a1 b1 a2 c1 b2 a3
     record batches  [a1 a2 a3] [b1 b2] [c1]
 
+Where the messages of a queue differ in their routing keys, a batch is followed by the next one for the same queue, and
+they are sent together.
+
 For queues with priorities a batch grows for each priority: their messages have an order within one alone.
 
 Publishes wait for their confirm together where they have the same number of messages each: that is all it takes to
@@ -25,8 +28,7 @@ from typing import TYPE_CHECKING, Final
 
 from shardmq.bus.messages.shard import Publish
 from shardmq.gateway.links.fan_out import ConfirmTarget, FanOut, Unconfirmed, refuse
-from shardmq.gateway.links.posted_publishes import PostedPublishes
-from shardmq.gateway.links.publish_columns import COLUMN_BYTES_MAX, post_columns
+from shardmq.gateway.links.growing_batches import GrowingBatches
 from shardmq.gateway.links.publish_plan import (
     NumberedRecords,
     Place,
@@ -53,7 +55,7 @@ GROWN_BYTES: Final = 2 << 10
 """So much of each batch, where many are growing: one of a single message costs a shard nearly as much as one of ten."""
 
 
-class PublishWindow(PostedPublishes):
+class PublishWindow(GrowingBatches):
     """Publishes on their way to one shard.
 
     Args:
@@ -61,9 +63,6 @@ class PublishWindow(PostedPublishes):
         name: of the shard.
         exists: whether the topology has a queue of that id.
         stamp: writes time, origin and serial into a record batch.
-
-    Attributes:
-        growing: batches that are not posted, each of them once for every queue of its route.
     """
 
     def __init__(
@@ -73,14 +72,9 @@ class PublishWindow(PostedPublishes):
         exists: Callable[[int], bool],
         stamp: Callable[[RecordBatch], None],
     ) -> None:
-        super().__init__(name, exists)
-        self._dialer = dialer
-        self._stamp = stamp
-        self._numbers = 0  # publishes posted in this session
+        super().__init__(dialer, name, exists, stamp)
         self._sent = self._sent_before = 0  # the last one that was sent, and the last of what was sent before that
         self._gathered_bytes = 0  # since something was sent
-        self.growing: dict[Place, SentBatch | PlannedBatch] = {}
-        self._sorted: dict[int, dict[Place, None]] = {}  # by queue: where batches of one priority grow
 
     @property
     def is_settled(self) -> bool:
@@ -97,7 +91,7 @@ class PublishWindow(PostedPublishes):
     def unconfirmed(self) -> Counter[ConfirmTarget]:
         """How many messages each target waits for."""
         counts: Counter[ConfirmTarget] = Counter()
-        for batch in (*self._posted, *dict.fromkeys(self.growing.values())):
+        for batch in (*self._posted, *self._followed, *dict.fromkeys(self.growing.values())):
             for entry in batch.waiting:
                 counts[entry.target] += entry.messages
         return counts
@@ -131,6 +125,8 @@ class PublishWindow(PostedPublishes):
             return False
         self.unconfirmed_bytes += size
         self._gathered_bytes += size
+        if self._followed:
+            self._post_followed()
         header = header_of(batch)
         sender = (publish.producer, publish.delay_ms, publish.transaction)
         growing = self.growing.get(place_of(queues, queues[0], batch.priority, publish.producer))
@@ -175,9 +171,13 @@ class PublishWindow(PostedPublishes):
         size = len(record)
         if growing is None and plan.is_single and not self._sorted and self._dialer.is_open:
             self.growing[plan.place] = PlannedBatch(plan, target, request, record)
+        elif type(growing) is not PlannedBatch:
+            return self._add_joined(target, request, plan, record)
+        elif growing.plan is not plan and plan.is_single:
+            self._followed.append(growing)
+            self.growing[plan.place] = PlannedBatch(plan, target, request, record)
         elif (
-            isinstance(growing, PlannedBatch)
-            and growing.plan is plan
+            growing.plan is plan
             and growing.target is target
             and growing.size < JOINED_BYTES
             and len(growing.records) < RECORD_BATCH_RECORDS_MAX
@@ -297,85 +297,6 @@ class PublishWindow(PostedPublishes):
             plan,
         )
 
-    def _begin_batch(self, publish: Publish, header: tuple[object, ...], sender: tuple[int, int, int]) -> SentBatch:
-        growing, batch = self.growing, publish.batch
-        if publish.transaction:  # an attempt's numbers are to come in order, whichever their queues
-            self.close_batches()
-        queues = publish.queues
-        places = tuple([place_of(queues, queue, batch.priority, publish.producer) for queue in queues])
-        for queue, place in zip(queues, places, strict=True):
-            if queue in growing:
-                self._post(growing[queue])
-            if place in growing:
-                self._post(growing[place])
-            if isinstance(place, tuple):
-                self._sorted.setdefault(queue, {})[place] = None
-            else:  # it has an order with those of every priority
-                while queue in self._sorted:
-                    self._post(growing[next(iter(self._sorted[queue]))])
-        count, records = batch.count, batch.records
-        begun = SentBatch(
-            publish,
-            places,
-            header,
-            sender,
-            [records],
-            count,
-            len(records),
-            batch.serial + count if batch.serial else 0,
-            publish.sequence + count if publish.producer else 0,
-        )
-        for place in places:
-            growing[place] = begun
-        return begun
-
-    def close_batches(self) -> None:
-        """Post what has grown: what is posted next comes behind it, and the next publish begins another batch."""
-        growing = self.growing
-        if not growing:
-            return
-        planned: list[PlannedBatch] = []
-        for batch in list(growing.values()):
-            if isinstance(batch, SentBatch):
-                if not batch.number:  # it is there for every queue of its route
-                    self._post(batch)
-            elif batch.size <= COLUMN_BYTES_MAX:
-                planned.append(batch)
-            else:
-                self._post_whole(batch.widened())
-        growing.clear()
-        if len(planned) == 1:
-            self._post_whole(planned[0].widened())
-        elif planned:
-            self._numbers = post_columns(planned, self._numbers, self._stamp, self._dialer.post, self._posted)
-
-    def _post(self, grown: SentBatch | PlannedBatch) -> None:
-        if isinstance(grown, PlannedBatch):
-            del self.growing[grown.plan.place]
-            self._post_whole(grown.widened())
-            return
-        for queue, place in zip(grown.publish.queues, grown.places, strict=True):
-            del self.growing[place]
-            if isinstance(place, tuple):
-                del self._sorted[queue][place]
-                if not self._sorted[queue]:
-                    del self._sorted[queue]
-        self._post_whole(grown)
-
-    def _post_whole(self, grown: SentBatch) -> None:
-        publish = grown.publish
-        batch = publish.batch
-        if len(grown.records) > 1:
-            batch.count = grown.count
-            batch.records = b"".join(grown.records)
-            grown.records.clear()
-        if not batch.serial:
-            self._stamp(batch)
-        self._numbers += 1
-        grown.number = self._numbers
-        self._posted.append(grown)
-        self._dialer.post(publish)
-
     def send(self) -> None:
         """Send all that was gathered."""
         if self.growing:
@@ -388,8 +309,9 @@ class PublishWindow(PostedPublishes):
         """Refuse everything: the shard went away, or begins a new session, and nothing is certain any more."""
         self._numbers = self._sent = self._sent_before = self._settled = self._gathered_bytes = 0
         self._refusals.clear()
-        batches = [*self._posted, *dict.fromkeys(self.growing.values())]
+        batches = [*self._posted, *self._followed, *dict.fromkeys(self.growing.values())]
         self._posted.clear()
+        self._followed.clear()
         self.growing.clear()
         self._sorted.clear()
         self.unconfirmed_bytes = 0

@@ -6,6 +6,9 @@ from typing import Final
 import regex
 
 from shardmq.errors import AccessRefused
+from shardmq.gateway.links.publish_plan import PublishPlan
+from shardmq.gateway.links.shard import ShardLink
+from shardmq.protocol.amqp.methods.basic import BasicPublish
 from shardmq.topology.entities import DEFAULT_EXCHANGE, Permission
 from shardmq.topology.topology import Topology
 
@@ -18,6 +21,10 @@ NAMES_MAX: Final = 4096
 MATCH_SECONDS: Final = 0.05
 """Matching an expression with a name may take this long: most take a few microseconds, and a few, as `(a+)+$`, twice as
 long for every further character. While one is matched, nobody else is served."""
+
+
+PlanKey = tuple[int, bytes | bool]
+"""The id of a publish's method, and its property list; or whether it is persistent, if nothing else in it matters."""
 
 
 class _Expression:
@@ -62,16 +69,20 @@ class Permissions:
     where the permission does not allow it.
 
     All sessions of that user there have the same one (`GatewayState.permissions`). Whoever owns it calls `forget` when
-    permissions change: what was allowed is remembered by name, so that asking again costs one lookup (0.05 µs; a
-    publish asks).
+    permissions or the topology change: what was allowed is remembered by name, so that asking again costs one lookup
+    (0.05 µs; a publish asks).
 
     Args:
         topology: the replica that has the permissions.
         user: whose permissions.
         vhost: where.
+
+    Attributes:
+        plans: how AMQP publishes go that the user may make, by `PlanKey`, until permissions or the topology change;
+            with the method, whose id is its own while it is here.
     """
 
-    __slots__ = ("__weakref__", "_configurable", "_readable", "_topology", "_user", "_vhost", "_writable")
+    __slots__ = ("__weakref__", "_configurable", "_readable", "_topology", "_user", "_vhost", "_writable", "plans")
 
     def __init__(self, topology: Topology, user: str, vhost: str) -> None:
         self._topology = topology
@@ -80,9 +91,11 @@ class Permissions:
         self._configurable: set[str] = set()
         self._writable: set[str] = set()
         self._readable: set[str] = set()
+        self.plans: dict[PlanKey, tuple[ShardLink, PublishPlan, BasicPublish]] = {}
 
     def forget(self) -> None:
-        """Forget what was allowed: the permissions may have changed."""
+        """Forget what was allowed: the permissions or the topology may have changed."""
+        self.plans.clear()
         self._configurable.clear()
         self._writable.clear()
         self._readable.clear()

@@ -1,12 +1,10 @@
 """A consumer that is alone with a plain queue, as most of many are: what has just come goes to it by a short way."""
 
-from shardmq.bus.messages.columns import COLUMN_ENTRIES_MAX, Deliveries
-from shardmq.bus.messages.shard import Delivered
 from shardmq.limits import NAME_BYTES_MAX
 from shardmq.message.record import cost
 from shardmq.shards.consumers.consumer import Consumer
+from shardmq.shards.consumers.serving import post_fresh
 from shardmq.shards.queues.plain_queue import PlainQueue
-from shardmq.shards.segments.shared_batch import SHARED_BYTES_MIN
 
 
 def plain(source: object) -> PlainQueue | None:
@@ -30,15 +28,5 @@ def serve_alone(source: PlainQueue, consumer: Consumer) -> bool:
     first, batch = only
     consumer.room = room - cost(batch, overhead)
     consumer.held.add(first, first + batch.count)
-    peer = consumer.peer
-    if len(batch.records) >= SHARED_BYTES_MIN:
-        peer.post(Delivered(consumer.number, first, False, batch))
-        return True
-    newest = peer.newest
-    if type(newest) is Deliveries and len(newest.firsts) < COLUMN_ENTRIES_MAX:
-        newest.consumers.append(consumer.number)
-        newest.firsts.append(first)
-        newest.batches.append(batch)
-    else:
-        peer.post(Deliveries([consumer.number], [first], [batch]))
+    post_fresh(consumer.peer, consumer.number, first, batch)
     return True

@@ -3,12 +3,16 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from shardmq.bus.listener import Peer
+from shardmq.bus.messages.columns import COLUMN_ENTRIES_MAX, Deliveries
 from shardmq.bus.messages.shard import Delivered, Spent, Wanted
 from shardmq.limits import NAME_BYTES_MAX
 from shardmq.message.record import cost
+from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.consumers.consumer import Consumer
 from shardmq.shards.queues.delivery import Delivery
 from shardmq.shards.segments.segment import Ranges
+from shardmq.shards.segments.shared_batch import SHARED_BYTES_MIN
 from shardmq.shards.segments.slicer import single_batches
 
 
@@ -44,7 +48,6 @@ def serve(source: Source, consumer: Consumer, limit: int) -> bool:
     deliveries = source.take(limit, room, alone=False)
     if not deliveries and source.ready and _may_go(consumer, source.head_bytes()):
         deliveries = source.take(1, consumer.window, alone=False)
-    post = consumer.peer.post
     if consumer.permit and deliveries:
         _spend(consumer, sum([len(batch.records) for *_, batch in deliveries]))
     for first, redelivered, delivery_count, batch in deliveries:
@@ -58,8 +61,25 @@ def serve(source: Source, consumer: Consumer, limit: int) -> bool:
             consumer.hold(first, end, redelivered)
         if redelivered and end > consumer.fresh_from:
             consumer.fresh_from = end
-        post(Delivered(consumer.number, first, redelivered, batch, delivery_count))
+        if redelivered or delivery_count or consumer.cursor is not None:
+            consumer.peer.post(Delivered(consumer.number, first, redelivered, batch, delivery_count))
+        else:
+            post_fresh(consumer.peer, consumer.number, first, batch)
     return bool(deliveries)
+
+
+def post_fresh(peer: Peer, number: int, first: int, batch: RecordBatch) -> None:
+    """Deliver messages that nobody was delivered before: small ones for several consumers go as one message."""
+    if len(batch.records) >= SHARED_BYTES_MIN or type(batch) is not RecordBatch:
+        peer.post(Delivered(number, first, False, batch))
+        return
+    newest = peer.newest
+    if type(newest) is Deliveries and len(newest.firsts) < COLUMN_ENTRIES_MAX:
+        newest.consumers.append(number)
+        newest.firsts.append(first)
+        newest.batches.append(batch)
+    else:
+        peer.post(Deliveries([number], [first], [batch]))
 
 
 def serve_each(source: Source, consumers: Sequence[Consumer]) -> int:
@@ -91,7 +111,10 @@ def serve_each(source: Source, consumers: Sequence[Consumer]) -> int:
                 consumer.hold(number, number + 1, redelivered)
             if redelivered and number >= consumer.fresh_from:
                 consumer.fresh_from = number + 1
-            consumer.peer.post(Delivered(consumer.number, number, redelivered, single, delivery_count))
+            if redelivered or delivery_count:
+                consumer.peer.post(Delivered(consumer.number, number, redelivered, single, delivery_count))
+            else:
+                post_fresh(consumer.peer, consumer.number, number, single)
     return served
 
 

@@ -36,7 +36,7 @@ from shardmq.protocol.amqp.events import (
 from shardmq.protocol.amqp.methods import codec as methods
 from shardmq.protocol.amqp.methods.basic import BasicPublish
 from shardmq.protocol.amqp.methods.connection import ChannelClose, ChannelCloseOk
-from shardmq.protocol.amqp.publish_frames import known_publish, read_publishes
+from shardmq.protocol.amqp.publish_frames import PUBLISH, known_publish, read_publishes
 
 UNFINISHED_BYTES_MAX: Final = 64 << 20
 """The most that a connection may have sent of incomplete messages, on all its channels; one of the largest fits in any
@@ -53,7 +53,6 @@ _START: Final = struct.Struct(">BH")
 _ACK: Final = struct.Struct(">11sQ2s")
 _BASIC: Final = 60
 _BASIC_CONTENT: Final = b"\x00\x3c\x00\x00"
-_PUBLISH: Final = b"\x00\x3c\x00\x28"
 _ACK_HEAD: Final = b"\x00\x00\x00\x0d\x00\x3c\x00\x50"
 _ACK_SINGLE: Final = b"\x00\xce"
 _END: Final = b"\xce"
@@ -139,7 +138,7 @@ class FrameReader:
                 raise AmqpError(ReplyCode.FRAME_ERROR, f"{_shown(kind, data[at + 7 : end])}: {reason}")
             event: Event | None
             if kind == METHOD and channel and channel not in self._contents and channel not in self.ignored:
-                if data.startswith(_PUBLISH, at + 7):
+                if data.startswith(PUBLISH, at + 7):
                     event, after = read_publishes(data, at, end, channel, self.frame_max, self.message_max)
                     if event is not None:
                         at = after
@@ -182,7 +181,7 @@ class FrameReader:
             return MethodReceived(channel, methods.decode(payload, channel)) if payload[:_IDS] in _ON_IGNORED else None
         if content is not None:
             raise _misplaced(content)
-        if channel and payload.startswith(_PUBLISH):
+        if channel and payload.startswith(PUBLISH):
             self._contents[channel] = _Content(known_publish(payload, channel))
             return None
         return MethodReceived(channel, methods.decode(payload, channel))

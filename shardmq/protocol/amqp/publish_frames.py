@@ -13,13 +13,21 @@ neighbours are one event, too.
 import struct
 from typing import Final
 
-from shardmq.protocol.amqp.events import BODY, END, FRAME_OVERHEAD, HEADER, PublishesReceived
+from shardmq.protocol.amqp.errors import AmqpError
+from shardmq.protocol.amqp.events import BODY, END, FRAME_OVERHEAD, HEADER, METHOD, PublishesReceived
 from shardmq.protocol.amqp.methods import codec as methods
 from shardmq.protocol.amqp.methods.basic import BasicPublish
 
 PUBLISHES_KNOWN: Final = 16_384
-"""Publish methods remembered by their bytes. When there are more, all are forgotten: they belong to messages whose
+"""Publish methods remembered by their payload. When there are more, all are forgotten: they belong to messages whose
 routing keys all differ. Each takes a kilobyte at most."""
+
+STARTS_BYTES_MAX: Final = 48 << 20
+"""What the methods remembered by their frames may take in memory, as far as that can be told: some 100,000 of them, as
+the keys of as many bindings in turn. When there are more, all are forgotten."""
+
+START_BYTES: Final = 350
+"""What each takes beside its frame and as many bytes again for its names (measured)."""
 
 ALIKE_AT_ONCE: Final = 8
 """How many messages are compared with the first one together. The number doubles each time that all were alike, so that
@@ -35,6 +43,8 @@ _BODY_START: Final = struct.Struct(">4sI")
 _START: Final = struct.Struct(">BH")
 _BASIC_CONTENT: Final = b"\x00\x3c\x00\x00"
 _END: Final = b"\xce"
+PUBLISH: Final = b"\x00\x3c\x00\x28"
+"""How the payload of basic.publish begins."""
 
 _publishes: Final[dict[bytes, BasicPublish]] = {}
 """Publish methods by their payload. They belong to the process, as the connections of a program send the same ones."""
@@ -52,15 +62,44 @@ def known_publish(payload: bytes, channel: int) -> BasicPublish:
     return publish
 
 
-_starts: Final[dict[bytes, BasicPublish]] = {}
-"""Publish methods by their frame and the first bytes of the header's frame behind it, which repeat the channel. Bounded
-and shared as `_publishes` is."""
+class _Starts(dict[bytes, BasicPublish]):
+    """Publish methods by their frame and the first bytes of the header's frame behind it, which repeat the channel.
+
+    They belong to the process, too.
+    """
+
+    __slots__ = ("_bytes",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._bytes = 0
+
+    def learn(self, start: bytes, method: BasicPublish) -> BasicPublish:
+        """Remember a method."""
+        self._bytes += START_BYTES + 2 * len(start)
+        if self._bytes > STARTS_BYTES_MAX:
+            self.clear()
+            self._bytes = START_BYTES + 2 * len(start)
+        self[start] = method
+        return method
 
 
-def _remember_start(start: bytes, method: BasicPublish) -> None:
-    if len(_starts) >= PUBLISHES_KNOWN:
-        _starts.clear()
-    _starts[start] = method
+_starts: Final = _Starts()
+
+
+def _next_method(data: bytes, at: int, end: int, channel: int) -> BasicPublish | None:
+    """The publish method of a frame in data[at:end] that is not remembered yet, if it is one and its header follows."""
+    start = data[at : end + _START.size]
+    if data[end - 1] != END or not start.endswith(_START.pack(HEADER, channel)):
+        return None
+    if data[at] != METHOD or not data.startswith(PUBLISH, at + 7):
+        return None
+    try:
+        method = methods.decode(data[at + 7 : end - 1], channel)
+    except AmqpError:  # it is read again behind those before it, and refused then
+        return None
+    assert isinstance(method, BasicPublish)
+    return _starts.learn(start, method)
 
 
 def read_publishes(
@@ -82,9 +121,10 @@ def read_publishes(
     start = data[at : end + 1 + _START.size]
     method = _starts.get(start)
     if method is None:
-        method = known_publish(data[at + 7 : end], channel)
+        decoded = methods.decode(data[at + 7 : end], channel)
+        assert isinstance(decoded, BasicPublish)
         start = data[at : end + 1] + _START.pack(HEADER, channel)
-        _remember_start(start, method)
+        method = _starts.learn(start, decoded)
     middle = _END + _START.pack(BODY, channel)
     size, sizes_at, least = len(data), len(start), len(start) + _HEADER_SIZES.size
     lists: list[bytes] = []
@@ -144,8 +184,13 @@ def _read_mixed(data: bytes, at: int, event: PublishesReceived, frame_max: int, 
         _, on, length = frame_of(data, at)
         sizes_at = at + FRAME_OVERHEAD + length + _START.size
         list_at = sizes_at + _HEADER_SIZES.size
-        if on != channel or list_at >= size or (method := known(data[at:sizes_at])) is None:
+        if on != channel or list_at >= size:
             break
+        method = known(data[at:sizes_at])
+        if method is None:
+            method = _next_method(data, at, sizes_at - _START.size, channel)
+            if method is None:
+                break
         header_size, fixed, body_size = sizes_of(data, sizes_at)
         header_end = sizes_at + 4 + header_size
         after = header_end + (body_size + 9 if body_size else 1)

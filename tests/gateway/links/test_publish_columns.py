@@ -133,6 +133,34 @@ def test_one_that_is_refused_leaves_its_neighbours_confirmed_and_each_publisher_
     assert (other.confirmed, other.refused) == ([(1, 1), (2, 2)], [])
 
 
+def test_batches_for_one_queue_with_different_keys_go_as_one_message_in_their_order(link: Link) -> None:
+    who = Publisher()
+    keys = {key: PublishPlan.of((1,), "ex", key, 1) for key in ("a", "b")}
+    for request, key in enumerate(["a", "b", "b", "a"], 1):
+        link.window.add_planned(who, request, keys[key], pack(None, b"%d" % request))
+    assert link.window.unconfirmed()[who] == 4
+    link.window.send()
+    (sent,) = link.posted
+    assert (sent.queues, sent.keys, sent.counts) == ([1, 1, 1], ["a", "b", "a"], [1, 2, 1])
+    assert bodies(sent) == [[b"1"], [b"2", b"3"], [b"4"]]
+    link.window.on_refusal(PublishRefusal(2, ReplyCode.RESOURCE_ERROR, "full"))
+    link.window.on_confirmed(Confirmed(3))
+    assert (sorted(who.confirmed), who.refused) == ([(1, 1), (4, 4)], [(2, 2), (3, 3)])
+
+
+def test_a_large_batch_for_a_queue_and_one_of_another_kind_keep_their_places_among_its_others(link: Link) -> None:
+    who = Publisher()
+    small, large = (PublishPlan.of((1,), "ex", key, 1) for key in ("small", "large"))
+    for request, plan in enumerate([small, large, small, large], 1):
+        link.window.add_planned(who, request, plan, pack(None, bytes(COLUMN_BYTES_MAX if plan is large else 1)))
+    batch = RecordBatch("ex", "numbered", 1, 0, 0, 0, 1, pack(None, b"x"))
+    link.window.add(who, 5, Publish((1,), batch, 7, 1), None, 0, False)
+    link.window.send()
+    assert [sent.batch.routing_key for sent in link.posted] == ["small", "large", "small", "large", "numbered"]
+    link.window.lost("gone")
+    assert sorted(who.refused) == [(number, number) for number in range(1, 6)]
+
+
 def test_two_publishers_to_one_queue_share_its_batch(link: Link) -> None:
     one, other = Publisher(), Publisher()
     link.publish(one, 1, 1, b"a")

@@ -88,13 +88,10 @@ def test_a_body_that_looks_like_what_is_between_messages_is_a_body() -> None:
     assert [data for _, data in lists_and_bodies(event)] == contents
 
 
-def test_another_method_or_channel_begins_another_event() -> None:
-    other = BasicPublish(0, routing_key="q2")
-    data = publish(b"1") + publish(b"2", method=other) + publish(b"3", channel=2) + publish(b"4")
-    found = [
-        (event.channel, event.method, event.bodies) for event in events(data) if isinstance(event, PublishesReceived)
-    ]
-    assert found == [(1, PUBLISH, [b"1"]), (1, other, [b"2"]), (2, PUBLISH, [b"3"]), (1, PUBLISH, [b"4"])]
+def test_another_channel_begins_another_event() -> None:
+    data = publish(b"1") + publish(b"2") + publish(b"3", channel=2) + publish(b"4")
+    found = [(event.channel, event.bodies) for event in events(data) if isinstance(event, PublishesReceived)]
+    assert found == [(1, [b"1", b"2"]), (2, [b"3"]), (1, [b"4"])]
 
 
 def test_acks_that_follow_one_another_are_one_event() -> None:
@@ -107,15 +104,25 @@ def test_acks_that_follow_one_another_are_one_event() -> None:
     ]
 
 
-def test_publishes_that_go_back_and_forth_between_methods_are_one_event_once_the_methods_are_known() -> None:
-    known = reader()
+def test_publishes_that_go_back_and_forth_between_methods_are_one_event_also_when_they_come_first() -> None:
     turns = [BasicPublish(0, "", f"turn-{number}") for number in range(5)]
     data = b"".join([publish(b"%d" % place, method=turns[place % 5]) for place in range(100)])
-    list(known.feed(data))
-    (event,) = known.feed(data)
+    for _ in range(2):
+        (event,) = reader().feed(data)
+        assert isinstance(event, PublishesReceived)
+        assert event.methods == [turns[place % 5] for place in range(100)]
+        assert event.bodies == [b"%d" % place for place in range(100)]
+
+
+def test_a_method_that_cannot_be_read_is_refused_behind_the_publishes_before_it() -> None:
+    one, other = (BasicPublish(0, "", f"readable-{number}") for number in range(2))
+    broken = publish(b"x", method=BasicPublish(0, "", "broken")).replace(b"\x06broken", b"\xf6broken")
+    found = reader().feed(publish(b"1", method=one) + publish(b"2", method=other) + broken)
+    event = next(found)
     assert isinstance(event, PublishesReceived)
-    assert event.methods == [turns[place % 5] for place in range(100)]
-    assert event.bodies == [b"%d" % place for place in range(100)]
+    assert event.bodies == [b"1", b"2"]
+    with pytest.raises(AmqpError):
+        next(found)
 
 
 def test_a_run_by_one_method_among_others_is_an_event_of_its_own() -> None:
@@ -126,12 +133,17 @@ def test_a_run_by_one_method_among_others_is_an_event_of_its_own() -> None:
     assert [len(event.bodies) for event in events if isinstance(event, PublishesReceived)] == [4, 497]
 
 
-def test_methods_are_known_by_their_bytes_but_not_without_end() -> None:
+def test_methods_are_known_by_their_bytes_but_not_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publish_frames, "PUBLISHES_KNOWN", 1000)
+    monkeypatch.setattr(publish_frames, "STARTS_BYTES_MAX", 1000 * publish_frames.START_BYTES)
     known = reader()
-    for number in range(publish_frames.PUBLISHES_KNOWN + 100):
-        list(known.feed(publish(b"x", method=BasicPublish(0, routing_key=f"key-{number}"))))
-    assert len(publish_frames._publishes) <= publish_frames.PUBLISHES_KNOWN
-    assert len(publish_frames._starts) <= publish_frames.PUBLISHES_KNOWN
+    for number in range(2000):
+        whole = publish(b"x", method=BasicPublish(0, routing_key=f"key-{number}"))
+        list(known.feed(whole))
+        list(known.feed(whole[:-5]))
+        list(known.feed(whole[-5:]))
+    assert len(publish_frames._publishes) <= 1000
+    assert len(publish_frames._starts) <= 1000
     (one,) = known.feed(publish(b"x", method=BasicPublish(0, routing_key="key-1")))
     (same,) = reader().feed(publish(b"x", method=BasicPublish(0, routing_key="key-1")))
     assert isinstance(one, PublishesReceived)
