@@ -9,6 +9,7 @@ from shardmq.errors import ReplyCode, ShardmqError, StartupRefused
 from shardmq.gateway.amqp.connection import AmqpConnection
 from shardmq.gateway.authentication.authenticator import Authenticator
 from shardmq.gateway.handlers.client_lists import ClientLists
+from shardmq.gateway.handlers.statistics.clients import ClientPages
 from shardmq.gateway.native.connection import NativeConnection
 from shardmq.gateway.session.client import Client
 from shardmq.gateway.session.client_socket import READ_BUFFER, set_socket_options
@@ -79,7 +80,8 @@ class Server:
         self.authenticator = Authenticator(state)
         state.on_tick(self._tick)
         state.on_census(self._census)
-        state.coordinator.lists = ClientLists(state, self._connections).rows
+        lists = ClientLists(state, self._connections)
+        state.coordinator.lists = ClientPages(state, lists, self._connections).answer
 
     async def listen(self) -> None:
         """Begin to accept.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from shardmq.client.api.recovery import Recovered, Recovery
     from shardmq.client.api.results import QueueDeclared, QueueSlice, Reserved, Sealed
     from shardmq.client.api.returns import ReturnedMessage
+    from shardmq.client.api.statistics import ListQuery
     from shardmq.client.api.topics import Pulled
     from shardmq.client.sync.channel import Channel
     from shardmq.client.sync.connection import Connection, connect
@@ -33,6 +34,7 @@ __all__ = [
     "Channel",
     "Connection",
     "GroupConsumer",
+    "ListQuery",
     "Message",
     "Metrics",
     "Properties",
@@ -57,6 +59,7 @@ _DEFINED_IN = {
     "Channel": "shardmq.client.sync.channel",
     "Connection": "shardmq.client.sync.connection",
     "GroupConsumer": "shardmq.client.sync.groups",
+    "ListQuery": "shardmq.client.api.statistics",
     "Message": "shardmq.client.api.message",
     "Metrics": "shardmq.client.api.metrics",
     "Properties": "shardmq.message.properties",

@@ -18,6 +18,7 @@ from shardmq.client.api.metrics import Metrics
 from shardmq.client.api.recovery import Recovered, Recovery
 from shardmq.client.api.results import QueueDeclared, QueueSlice, Reserved, Sealed
 from shardmq.client.api.returns import ReturnedMessage
+from shardmq.client.api.statistics import ListQuery
 from shardmq.client.api.topics import Pulled
 from shardmq.message.properties import Properties
 
@@ -26,6 +27,7 @@ __all__ = [
     "Channel",
     "Connection",
     "GroupConsumer",
+    "ListQuery",
     "Message",
     "Metrics",
     "Properties",

@@ -168,3 +168,9 @@ LINK_SILENCE_SECONDS: Final = 10.0
 DECLARE_SECONDS: Final = 15.0
 """A declaration waits this long for the coordinator, the shard and every live gateway. Longer than a link's silence,
 so that a dead gateway is dropped before a declaration is given up."""
+
+LIST_PAGE_MAX: Final = 500
+"""Items on a page of a list; RabbitMQ's limit."""
+
+LIST_COLUMNS_MAX: Final = 100
+"""Columns that a list is asked for."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from shardmq.bus.link import LinkLost, LinkOpened
 from shardmq.bus.listener import Listener, Peer, Responder
-from shardmq.bus.messages.base import Call, Inspect
+from shardmq.bus.messages.base import Call
 from shardmq.bus.messages.columns import Publishes, entries_of
 from shardmq.bus.messages.shard import (
     Alarm,
@@ -26,7 +26,6 @@ from shardmq.bus.messages.shard import (
 from shardmq.errors import ReplyCode, RowDamaged
 from shardmq.runtime.clock import SteadyClock
 from shardmq.runtime.memory import memory_default
-from shardmq.runtime.vitals import vitals
 from shardmq.runtime.waiting import WaitingReport
 from shardmq.runtime.watermarks import Watermark, WatermarkMonitor
 from shardmq.shards.early_deliveries import EARLY, may_leave_early
@@ -42,6 +41,7 @@ from shardmq.shards.handlers.publish import Publishing
 from shardmq.shards.handlers.queues import Administration
 from shardmq.shards.handlers.reads import Reads
 from shardmq.shards.handlers.reservations import Reservations
+from shardmq.shards.handlers.status import Status
 from shardmq.shards.handlers.transactions import Transactions
 from shardmq.shards.queues.compaction import Compactor
 from shardmq.shards.queues.subqueue import EXPIRE_BATCHES
@@ -117,6 +117,7 @@ class ShardLoop:
         self._administration = Administration(
             self._state, self._delays, self._dead_letters, self._reservations, self._enrolment, dropped
         )
+        self._status = Status(self._state, self._watermarks, self._delays, self._transactions, self._administration)
         self._more = False
         self.is_conversing = False
         self._is_stirred = True
@@ -135,7 +136,7 @@ class ShardLoop:
             **self._reads.handlers,
             **self._pulls.handlers,
             **self._groups.handlers,
-            Inspect: self._inspect,
+            **self._status.handlers,
             Call: self._on_call,
             LinkOpened: self._opened,
             LinkLost: self._lost,
@@ -230,6 +231,8 @@ class ShardLoop:
         if self._copies.committed():
             has_sent = self._listener.flush() or has_sent
         self._store.rest(now, bool(events))
+        if events:
+            self._state.measures.ended(len(events), time.monotonic() - now)
         if due:
             self._tick(now)
         return has_sent
@@ -261,6 +264,7 @@ class ShardLoop:
         for peer, lost in self._listener.tick(time.monotonic()):
             self._lost(peer, lost)
         self._waiting.look(now)
+        self._state.rates.tick(now)
 
     def _missing(self) -> list[str]:
         """Who has not called that is to: a shard knows no addresses but its own."""
@@ -294,6 +298,7 @@ class ShardLoop:
             if queue.outbox is not None or (hosted.readers is not None and hosted.readers.partition.letters):
                 self._dead_letters.look(hosted)
         self._pulls.look()
+        state.rates.touched.update(state.active)
         state.active.clear()
         was_early = False
         if may_be_early and not damages and self._buffer.has_messages_alone:
@@ -362,20 +367,9 @@ class ShardLoop:
     def _on_call(self, peer: Peer, call: Call[ShardRequest]) -> None:
         self._handlers[type(call.message)](Responder(peer, call.request), call.message)
 
-    def _inspect(self, responder: Responder[Any], _message: Inspect) -> None:
-        responder.answer(self.table())
-
     def table(self) -> dict[str, Any]:
         """Return the state of this process, as `shardmq status` shows it."""
-        return {
-            **vitals(self._name, "shard"),
-            "store": self._store.sizes(),
-            "alarms": [mark.text for mark in self._watermarks.on.values()],
-            "damaged": self._state.quarantine.table(),
-            "delayed": self._delays.pending,
-            "staged": self._transactions.table(),
-            "queues": self._administration.tables(),
-        }
+        return self._status.table()
 
 
 def _is_small(events: list[Event]) -> bool:

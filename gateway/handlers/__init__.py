@@ -12,5 +12,6 @@ status.py          The broker's state, asked of every process.
 dead_letters.py    Dead letters that shards hand over: published to their queue's dead-letter exchange.
 death_history.py   What is written into dead letters: x-death, the first and the last death.
 replies.py         Answers put together: several questions with one answer, many commands with one outcome.
+statistics/        Lists in pages, with counters and rates.
 topics/            Topics and the groups that read them.
 """

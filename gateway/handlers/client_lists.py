@@ -98,6 +98,12 @@ class ClientLists:
             for row in make(connection, session, unconfirmed)
         ]
 
+    def rows_of(
+        self, noun: str, connection: ConnectionInfo, session: Session, unconfirmed: Counter[ConfirmTarget]
+    ) -> list[Row]:
+        """The rows of one connection."""
+        return self._makers[noun](connection, session, unconfirmed)
+
     def _connection(
         self, connection: ConnectionInfo, session: Session, _unconfirmed: Counter[ConfirmTarget]
     ) -> list[Row]:
@@ -198,7 +204,7 @@ def gather_rows(state: GatewayState, noun: str, then: Callable[[list[Row]], None
         then(sorted((row for rows in lists for row in rows), key=lambda row: [row[field] for field in order]))
 
     collector = AnswerCollector(2, join)
-    collector.take(state.coordinator.lists(noun))
+    collector.take(state.coordinator.lists(noun, None))
     state.coordinator.inspect(collector.take, ANSWER_SECONDS, noun)
 
 

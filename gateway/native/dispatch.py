@@ -10,6 +10,7 @@ from shardmq.bus.messages.reads import Peek, SeenBatch
 from shardmq.errors import ChannelError, ConnectionFault, NotAllowed, ReplyCode, RequestError
 from shardmq.gateway.handlers import administration, lists, reads, topology, transactions
 from shardmq.gateway.handlers.replies import delivery_tables, shaped
+from shardmq.gateway.handlers.statistics import requests as statistics
 from shardmq.gateway.handlers.topics import groups, pulls, topics
 from shardmq.gateway.native.channel import NativeChannel
 from shardmq.gateway.native.consume import basic_cancel, basic_consume, basic_get, basic_qos, basic_recover
@@ -182,6 +183,7 @@ _REQUESTS: Final[Mapping[type[Operation], Callable[[Channel, Any, Reply], None]]
         **topology.REQUESTS,
         **topics.REQUESTS,
         **lists.REQUESTS,
+        **statistics.REQUESTS,
         **administration.REQUESTS,
         **transactions.REQUESTS,
         **reads.REQUESTS,

@@ -43,6 +43,9 @@ Outcome = Any | RequestError
 Reply = Callable[[Outcome], None]
 """Called once with a request's result, or with the error that refused it."""
 
+Lists = Callable[[str, dict[str, Any] | None], list[dict[str, Any]]]
+"""Returns what a gateway has under a noun, or what a query wants of it."""
+
 
 REMOVALS: Final = (DeleteQueue, DeleteExchange, DeleteVhost, DeleteUser)
 """Commands whose second execution finds nothing to delete."""
@@ -128,7 +131,7 @@ class CoordinatorLink:
         self._asked: dict[int, _PendingRequest] = {}
         self._waiting: list[_PendingRequest] = []
         self._followers: list[Follower] = []
-        self.lists: Callable[[str], list[dict[str, Any]]] = lambda _noun: []
+        self.lists: Lists = lambda _noun, _query: []
         self.identified: Callable[[str, int], None] = lambda _broker, _generation: None
         self.members: MemberHost | None = None
         self._present: ReportConnections | None = None
@@ -177,9 +180,9 @@ class CoordinatorLink:
         """Have a command carried out; the outcome is its answer, or the error that refused it."""
         self.ask(RunCommand(command), reply)
 
-    def inspect(self, reply: Reply, seconds: float, noun: str = "") -> None:
+    def inspect(self, reply: Reply, seconds: float, noun: str = "", query: dict[str, Any] | None = None) -> None:
         """Ask for the coordinator's status; its `others` are the other gateways' status, or their lists of a noun."""
-        self.ask(Inspect(noun), reply, seconds)
+        self.ask(Inspect(noun, query), reply, seconds)
 
     def begin_backup(self, folder: str, bytes_per_second: int, reply: Reply) -> None:
         """Have all stores copied into subfolders of `folder`."""
@@ -229,8 +232,8 @@ class CoordinatorLink:
             follower.changed(message.changes)
 
     def _on_call(self, call: Call[Inspect]) -> None:
-        noun = call.message.noun
-        self.dialer.post(Answer(call.request, self.lists(noun) if noun else self._table()))
+        noun, query = call.message.noun, call.message.query
+        self.dialer.post(Answer(call.request, self.lists(noun, query) if noun else self._table()))
         self._changed()
 
     def _on_membership(self, message: GroupAssignment | GroupEnded) -> None:

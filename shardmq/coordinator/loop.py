@@ -155,7 +155,7 @@ class CoordinatorLoop:
             case RunCommand():
                 self._commands.perform(responder, request.command, now)
             case Inspect():
-                self._status_collector.begin(responder, self._status(), self._listener.peers, now, request.noun)
+                self._status_collector.begin(responder, self._status(), self._listener.peers, now, request)
             case AdmitConnection():
                 self._connections.admit(responder, request, now)
             case JoinGroup():

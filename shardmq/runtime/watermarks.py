@@ -82,6 +82,11 @@ class WatermarkMonitor:
         self._folder = folder
         self._disk_free_bytes_min = disk_default(folder) if free_bytes_min is None else free_bytes_min
 
+    @property
+    def limits(self) -> dict[str, int]:
+        """The watermarks, in bytes; that of the disk is 0 where none is watched."""
+        return {"rss_bytes_max": self._rss_bytes_max, "disk_free_bytes_min": self._disk_free_bytes_min}
+
     def look(self, now: float, room: Room | None = None, is_full: bool = False) -> list[Watermark]:
         """Measure, if it is time to, and return what has changed.
 

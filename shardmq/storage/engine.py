@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from shardmq.runtime.statistics.histograms import TimeHistogram
 from shardmq.storage.store_copy import StoreCopy
 
 Bytes = bytes | bytearray
@@ -203,6 +204,11 @@ class Engine(ABC):
             room: what `space.look` found.
             is_pressed: whether the disk is short of room.
         """
+
+    @property
+    def flush_seconds(self) -> TimeHistogram | None:
+        """Return how long it took to have edits in the redo log on disk, since start; None where there is no log."""
+        return None
 
     @abstractmethod
     def sizes(self) -> dict[str, int]:

@@ -17,6 +17,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
+from shardmq.runtime.statistics.histograms import TimeHistogram
 from shardmq.storage.compaction import COPY_AT_START_BYTES_MAX, UNMADE, Slack, clear, copy, is_worth_it, swap
 from shardmq.storage.disk_space import MARGIN_BYTES, RESERVE_BYTES, DiskSpace, unwritable, writing
 from shardmq.storage.engine import Edit, Engine, Layout, Room, Row
@@ -130,6 +131,10 @@ class LmdbEngine(Engine):
             redo.renew()
         except OSError as fault:
             raise unwritable(self.environment.folder, fault) from fault
+
+    @property
+    def flush_seconds(self) -> TimeHistogram | None:
+        return None if self._redo is None else self._redo.flush_seconds
 
     def get(self, database: int, key: bytes, size: int = 0) -> memoryview | None:
         recent = self._overlay[database]

@@ -18,7 +18,7 @@ def serve_alone(source: PlainQueue, consumer: Consumer) -> bool:
     Returns:
         Whether that was so; where not, nothing was done.
     """
-    if consumer.permit or consumer.timeouts is not None or not consumer.settles:
+    if consumer.permit or consumer.timeouts is not None or consumer.is_tallied:
         return False
     limit, room, overhead = consumer.credit(), consumer.room, consumer.overhead
     if overhead and limit > 1:

@@ -9,6 +9,7 @@ from shardmq.shards.consumers.ack_timeouts import AckTimeouts
 from shardmq.shards.queues.queue import Queue
 from shardmq.shards.segments.segment import Ranges
 from shardmq.shards.topics.cursor import Cursor
+from shardmq.shards.topics.partition import Partition
 
 UNLIMITED: Final = 1 << 62
 """The credit of a consumer without a prefetch."""
@@ -60,6 +61,7 @@ class Consumer:
         cursor: where it is in the partition that it reads; None where it consumes a queue.
         is_active: whether it is served; the others of a queue with a single active consumer wait for their turn.
         is_waiting: whether it is out of turn, because it has no credit.
+        is_tallied: whether what it gets is counted here (`tally`): it acknowledges nothing, or reads a partition.
         stale: what it held when its group was sent elsewhere: settling it has no effect; None for nothing.
         fresh_from: what it got from this number on, it got as the first.
     """
@@ -73,6 +75,7 @@ class Consumer:
         "held",
         "is_active",
         "is_asking",
+        "is_tallied",
         "is_waiting",
         "number",
         "overhead",
@@ -107,6 +110,7 @@ class Consumer:
         self.prefetch = prefetch
         self.auto_ack = auto_ack
         self.settles = not auto_ack
+        self.is_tallied = auto_ack or isinstance(queue, Partition)
         self.window = window
         self.room = window
         self._room_least = window * 3 // 4 if window <= SMALL_WINDOW_BYTES else window // 4
@@ -164,6 +168,22 @@ class Consumer:
         self.held.add(first, end)
         if self.timeouts is not None:
             self.timeouts.add(first, end, again)
+
+    def tally_delivered(self, count: int) -> None:
+        """Count messages that go out to it."""
+        tally = self.queue.tally
+        tally.delivered += count
+        if self.auto_ack:
+            tally.no_ack += count
+            if not self.settles:
+                self.tally_settled(count)
+
+    def tally_settled(self, count: int) -> None:
+        """Count messages of it that are settled."""
+        tally = self.queue.tally
+        tally.acked += count
+        if self.auto_ack:
+            tally.unasked += count
 
     def table(self) -> dict[str, Any]:
         """Return what `shardmq consumer list` shows of it."""

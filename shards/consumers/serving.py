@@ -65,6 +65,8 @@ def serve(source: Source, consumer: Consumer, limit: int) -> bool:
             consumer.peer.post(Delivered(consumer.number, first, redelivered, batch, delivery_count))
         else:
             post_fresh(consumer.peer, consumer.number, first, batch)
+    if consumer.is_tallied:
+        consumer.tally_delivered(sum([batch.count for *_, batch in deliveries]))
     return bool(deliveries)
 
 
@@ -111,6 +113,8 @@ def serve_each(source: Source, consumers: Sequence[Consumer]) -> int:
                 consumer.hold(number, number + 1, redelivered)
             if redelivered and number >= consumer.fresh_from:
                 consumer.fresh_from = number + 1
+            if consumer.is_tallied:
+                consumer.tally_delivered(1)
             if redelivered or delivery_count:
                 consumer.peer.post(Delivered(consumer.number, number, redelivered, single, delivery_count))
             else:

@@ -205,6 +205,8 @@ class Consuming:
             return
         for start, end in message.ranges:
             consumer.settler.settle(consumer.release(start, end))
+        if consumer.is_tallied:
+            consumer.tally_settled(sum([end - start for start, end in message.ranges]))
         self._stir(consumer)
 
     def _settle_all(self, peer: Peer, message: Acks) -> None:
@@ -218,6 +220,8 @@ class Consuming:
             except RowDamaged as damage:
                 self._state.take_out(damage)
                 continue
+            if consumer.is_tallied:
+                consumer.tally_settled(end - start)
             self._stir(consumer)
 
     def requeue(self, peer: Peer, message: Nack) -> None:
@@ -233,6 +237,7 @@ class Consuming:
         for start, end in message.ranges:
             parts = consumer.release(start, end)
             if not message.requeue:
+                queue.tally.rejected += sum([stop - begin for begin, stop in parts])
                 consumer.settler.reject(parts)
             elif message.delay_ms and consumer.settler is not queue:
                 self._groups.delay(consumer, parts, self._state.clock.now_ms() + message.delay_ms)
@@ -323,13 +328,18 @@ class Consuming:
         state.active[queue.id] = hosted
         stored = queue.stored_bytes()
         deliveries = queue.take(1, message.room, alone=False) if stored <= message.room else []
+        tally = queue.tally
         if not deliveries:
+            tally.gets_empty += not queue.ready
             responder.answer(stored or queue.head_bytes() or None)
             return
         first, redelivered, delivery_count, batch = deliveries[0]
         if message.auto_ack:
+            tally.gets_no_ack += 1
+            tally.unasked += 1
             queue.settle([(first, first + 1)])
         else:
+            tally.gets += 1
             if consumer is None:
                 consumer = consumers[message.consumer] = Consumer(responder.peer, message.consumer, queue, 0, False, 0)
                 self._limit(consumer, 0)

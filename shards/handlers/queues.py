@@ -156,6 +156,7 @@ class Administration:
         del state.queues[message.queue]
         state.gone.add(message.queue)
         hosted.is_gone = True
+        state.rates.forget(hosted)
         state.active.pop(message.queue, None)
         state.unused.pop(message.queue, None)
         queue = hosted.queue

@@ -5,6 +5,7 @@ plain_queue.py         A queue without arguments that its messages would notice:
 configured_queue.py    A queue with priorities, TTL, length limit, delivery limit or dead letters.
 priority_levels.py     Its subqueues, one for each priority in use.
 subqueue.py            Messages in order: ready, unacked, held, settled.
+tally.py               What became of messages, as statistics tell it apart.
 ready_messages.py      Which messages of a subqueue are ready, in which order, and where the next one lies.
 delivery.py            Messages that are handed out together.
 length_limit.py        x-max-length, x-max-length-bytes, x-overflow.

@@ -21,6 +21,7 @@ from shardmq.shards.queues.length_limit import LengthLimit
 from shardmq.shards.queues.plain_queue import PEEK_BYTES
 from shardmq.shards.queues.priority_levels import PriorityLevels
 from shardmq.shards.queues.subqueue import EXPIRE_BATCHES, Subqueue
+from shardmq.shards.queues.tally import Tally
 from shardmq.shards.segments.segment import Ranges, Segment
 from shardmq.shards.segments.slicer import BatchSlicer
 from shardmq.shards.segments.steps import Steps
@@ -54,6 +55,7 @@ class ConfiguredQueue:
         "id",
         "reserved",
         "arguments",
+        "tally",
     )
 
     def __init__(
@@ -71,6 +73,7 @@ class ConfiguredQueue:
             lasting = LETTER_PRODUCERS + declared.id if declared.durable else passing
             self.outbox = DeadLetterOutbox(self._levels, lasting, passing)
         self.expired = self.dropped = 0
+        self.tally = Tally()
         self._delayed = RangeSet(self._levels.keep_held(stored.delayed))
         self.reserved = _count_of(self._levels.keep_held(stored.reserved))
         self._length_limit = LengthLimit.of(arguments, self._levels)
@@ -182,6 +185,7 @@ class ConfiguredQueue:
     def reject(self, ranges: Ranges) -> None:
         """Dead-letter unacked messages, or drop them."""
         if self.outbox is None:
+            self.tally.unasked += _count_of(ranges)
             self._levels.settle(ranges)
         else:
             self._levels.hold(ranges)
@@ -278,6 +282,16 @@ class ConfiguredQueue:
             subqueue.close()
             segments += subqueue.index.segments
         return segments
+
+    def counts(self) -> tuple[int, ...]:
+        """Return what was counted since start, as `tally.COUNTS` names it."""
+        levels = list(self._levels)
+        published, delivered, acked, redelivered = [
+            sum([getattr(level, name) for level in levels])
+            for name in ("published", "delivered", "acked", "redelivered")
+        ]
+        dead_lettered = self.outbox.dead_lettered if self.outbox is not None else 0
+        return self.tally.counts(published, delivered, acked, (redelivered, self.expired, self.dropped, dead_lettered))
 
     def table(self, consumers: int) -> dict[str, Any]:
         """Return the counts that `shardmq status` shows."""

@@ -13,6 +13,7 @@ from shardmq.shards.queues.dead_letter_outbox import DeadLetterOutbox
 from shardmq.shards.queues.delivery import ALL_BATCHES, Delivery
 from shardmq.shards.queues.ready_messages import MARK_LEAP
 from shardmq.shards.queues.subqueue import EXPIRE_BATCHES, Subqueue
+from shardmq.shards.queues.tally import Tally
 from shardmq.shards.segments.segment import NumberedBatch, Ranges, Segment
 from shardmq.shards.storage.recovery import NOTHING_STORED, RecoveredQueue
 from shardmq.shards.storage.write_buffer import WriteBuffer
@@ -35,7 +36,7 @@ class PlainQueue(Subqueue):
         stored: what a start found of it.
     """
 
-    __slots__ = ("_clock", "_delayed", "declared", "expired", "reserved", "arguments")
+    __slots__ = ("_clock", "_delayed", "declared", "expired", "reserved", "arguments", "tally")
 
     outbox: DeadLetterOutbox | None = None
 
@@ -46,6 +47,7 @@ class PlainQueue(Subqueue):
         self.declared = declared
         self.arguments = QueueArguments.of(declared.arguments) if declared.arguments else _NO_ARGUMENTS
         self.expired = 0
+        self.tally = Tally()
         self._clock = clock
         self._delayed: RangeSet | None = None
         if stored.delayed:
@@ -93,6 +95,7 @@ class PlainQueue(Subqueue):
 
     def reject(self, ranges: Ranges) -> None:
         """Dead-letter unacked messages, or drop them."""
+        self.tally.unasked += sum([end - start for start, end in ranges])
         self.settle(ranges)
 
     def time_out(self, ranges: Ranges) -> None:
@@ -171,6 +174,10 @@ class PlainQueue(Subqueue):
         """Delete the queue; return its segments, which are to be ended."""
         self.close()
         return self.index.segments
+
+    def counts(self) -> tuple[int, ...]:
+        """Return what was counted since start, as `tally.COUNTS` names it."""
+        return self.tally.counts(self.published, self.delivered, self.acked, (self.redelivered, self.expired, 0, 0))
 
     def table(self, consumers: int) -> dict[str, Any]:
         """Return the counts that `shardmq status` shows."""

@@ -7,6 +7,7 @@ from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.queues.dead_letter_outbox import DeadLetterOutbox
 from shardmq.shards.queues.delivery import ALL_BATCHES, Delivery
 from shardmq.shards.queues.subqueue import Subqueue
+from shardmq.shards.queues.tally import Tally
 from shardmq.shards.segments.segment import Ranges, Segment
 from shardmq.shards.segments.steps import Steps
 from shardmq.topology.arguments import QueueArguments
@@ -24,6 +25,7 @@ class Queue(Protocol):
         arguments: its arguments, read.
         outbox: the dead letters on their way out; None where those who die are just dropped.
         reserved: how many messages are reserved (reservations.py).
+        tally: what was counted beside its messages.
     """
 
     id: int
@@ -31,6 +33,7 @@ class Queue(Protocol):
     arguments: QueueArguments
     outbox: DeadLetterOutbox | None
     reserved: int
+    tally: Tally
 
     @property
     def subqueues(self) -> Sequence[Subqueue]:
@@ -194,6 +197,10 @@ class Queue(Protocol):
 
     def retire(self) -> list[Segment]:
         """Delete the queue; return its segments, which are to be ended. Nothing else is asked of it after that."""
+        ...
+
+    def counts(self) -> tuple[int, ...]:
+        """Return what was counted since start, as `tally.COUNTS` names it."""
         ...
 
     def table(self, consumers: int) -> dict[str, Any]:

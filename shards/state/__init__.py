@@ -4,6 +4,8 @@ shard.py          The queues, the sessions of peers, what is active in this pass
 hosted_queue.py   A queue with all that belongs to it here: consumers, producers, delays, expiry; and which
                   kind of queue a declaration asks for.
 common_deliveries.py  What each gateway has of the records that several deliveries share.
+queue_rates.py    Counters of queues and their rates.
+measures.py       What a shard measures of itself: passes, commits, flushes of the disk.
 deduplication.py  Which sequence numbers of each producer a queue has.
 attempts.py       What an attempt of a transaction has staged.
 schedule.py       What is to be done when: one heap for the whole shard.

@@ -3,6 +3,7 @@
 from typing import Final
 
 from shardmq.runtime.clock import SteadyClock
+from shardmq.runtime.statistics.rates import Sample
 from shardmq.shards.consumers.readers import Readers
 from shardmq.shards.consumers.round_robin import RoundRobin
 from shardmq.shards.queues.configured_queue import ConfiguredQueue
@@ -43,6 +44,7 @@ class HostedQueue:
         is_leaving: whether nobody can use it any more: it is to be deleted, whatever happens.
         is_durable: whether it survives a restart.
         is_gone: whether it is deleted, or out of service.
+        sample: the newest look at its counters; None where nothing has happened to it yet.
     """
 
     __slots__ = (
@@ -60,6 +62,7 @@ class HostedQueue:
         "queue",
         "readers",
         "refuses",
+        "sample",
         "consumers",
         "timers_at",
         "used_ms",
@@ -80,6 +83,7 @@ class HostedQueue:
         self.used_ms = now_ms
         self.is_durable = queue.declared.durable
         self.is_kept = True
+        self.sample: Sample | None = None
         self.is_watched = False
         arguments = queue.arguments
         self.refuses = arguments.overflow != "drop-head"

@@ -1,5 +1,6 @@
 """What all handlers of a shard share: its queues, its peers, and what is active in this pass."""
 
+import time
 from functools import partial
 from typing import Any, Final
 
@@ -12,7 +13,9 @@ from shardmq.shards.queues.queue import Queue
 from shardmq.shards.segments.slicer import BatchSlicer
 from shardmq.shards.state.common_deliveries import CommonDeliveries
 from shardmq.shards.state.hosted_queue import HostedQueue
+from shardmq.shards.state.measures import Measures
 from shardmq.shards.state.quarantine import Quarantine
+from shardmq.shards.state.queue_rates import QueueRates
 from shardmq.shards.state.schedule import Schedule
 from shardmq.shards.state.sliced_work import SlicedWork
 from shardmq.shards.storage.store import Store
@@ -66,6 +69,8 @@ class ShardState:
         gone: ids of queues that were deleted or went out of service in this pass.
         slicer: to cut a batch with, once.
         slices: work that is too much for one pass.
+        rates: counters of queues, and how fast they rise.
+        measures: of the process.
     """
 
     def __init__(self, name: str, store: Store, buffer: WriteBuffer, clock: SteadyClock) -> None:
@@ -83,6 +88,8 @@ class ShardState:
         self.gone: set[int] = set()
         self.slicer = BatchSlicer()
         self.slices = SlicedWork(buffer)
+        self.rates = QueueRates(time.monotonic())
+        self.measures = Measures()
 
     def add(self, queue: Queue) -> HostedQueue:
         """Take in a queue."""
@@ -160,6 +167,7 @@ class ShardState:
             self.quarantine.add(number, declared, damage, {})
             return
         hosted.is_gone = True
+        self.rates.forget(hosted)
         self.active.pop(number, None)
         self.unused.pop(number, None)
         for subqueue in [subqueue for subqueue in self.buffer.compactable if subqueue.id == number]:

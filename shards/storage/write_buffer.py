@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from shardmq.errors import RowDamaged
 from shardmq.limits import LETTER_PRODUCERS
 from shardmq.runtime.clock import ClockNote
+from shardmq.runtime.statistics.histograms import TimeHistogram
 from shardmq.shards.segments.body_cache import BodyCache
 from shardmq.shards.segments.chunks import ChunkCache
 from shardmq.shards.segments.segment import NumberedBatch, Segment, SegmentIndex
@@ -70,6 +71,7 @@ class WriteBuffer:
         read_once_bytes: bytes of segments that were read for one look each, since start.
         now: when this pass began, monotonic seconds.
         compactable: subqueues that the compactor may have something to do for.
+        commit_seconds: how long commits took.
     """
 
     def __init__(self, store: Store, memory_bytes: int) -> None:
@@ -79,6 +81,7 @@ class WriteBuffer:
         self.read_once_bytes = 0
         self.now = time.monotonic()
         self.compactable: dict[Compactable, None] = {}
+        self.commit_seconds = TimeHistogram()
         self._writes = WriteBatch()
         self._opened: list[Segment] = []
         self._changed: dict[Segment, None] = {}
@@ -344,7 +347,9 @@ class WriteBuffer:
             self._moved.clear()
             self._settled_at = None
         writes.put = [segment for segment in writes.put if segment.live]
+        began = time.monotonic()
         self.store.write(writes)
+        self.commit_seconds.add(time.monotonic() - began)
         for seen in writes.producers.values():
             if seen is not None:
                 seen.is_due = False

@@ -22,6 +22,7 @@ from shardmq.shards.queues.dead_letter_outbox import DeadLetterOutbox
 from shardmq.shards.queues.delivery import ALL_BATCHES, Delivery
 from shardmq.shards.queues.segment_log import MERGE_SEGMENTS
 from shardmq.shards.queues.subqueue import Subqueue
+from shardmq.shards.queues.tally import Tally
 from shardmq.shards.segments.segment import SEGMENT_BYTES, NumberedBatch, Ranges, Segment, place_of
 from shardmq.shards.segments.shared_batch import SharedBatch, shared_batch
 from shardmq.shards.segments.slicer import BatchSlicer
@@ -69,6 +70,7 @@ class Partition(KeptMessages):
         "is_shared",
         "next",
         "published",
+        "tally",
     )
 
     outbox: DeadLetterOutbox | None = None
@@ -85,6 +87,7 @@ class Partition(KeptMessages):
         self.letters: dict[str, DeadLetterOutbox] = {}
         self.is_shared = False
         self.published = self.dropped = 0
+        self.tally = Tally()
         self._durable = declared.durable
         self._clock = clock
         self._retention = Retention(self.arguments)
@@ -306,6 +309,10 @@ class Partition(KeptMessages):
         self._open = None
         self._buffer.compactable.pop(self, None)
         return self.index.segments
+
+    def counts(self) -> tuple[int, ...]:
+        """Return what was counted since start, as `tally.COUNTS` names it."""
+        return self.tally.counts(self.published, self.tally.delivered, self.tally.acked, (0, 0, self.dropped, 0))
 
     def table(self, consumers: int) -> dict[str, Any]:
         """Return the counts that `shardmq status` shows."""

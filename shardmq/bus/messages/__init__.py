@@ -19,5 +19,6 @@ transactions.py   What becomes of a transaction on a shard.
 dead_letters.py   Dead letters on their way from a shard to a gateway.
 coordinator.py    To and from the coordinator.
 membership.py     Who is in which consumer group, and which partitions each member has.
+statistics.py     Statistics of queues.
 stores.py         Which broker a store belongs to, and backups.
 """

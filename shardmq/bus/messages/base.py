@@ -85,10 +85,12 @@ class Inspect(Request[Any], frozen=True, tag=12):
     """Ask for the process's status. Answer: a table with what `shardmq status` shows.
 
     With a `noun` ("connections", "channels", "consumers") a gateway answers with a list of tables, and the coordinator
-    with the lists of all other gateways, joined.
+    with the lists of all other gateways, joined. With a `query` a list has one table: the first of those
+    that are meant, and counts.
     """
 
     noun: str = ""
+    query: dict[str, Any] | None = None
 
 
 def result_of(request: Request[Result], answer: Answer[msgspec.Raw]) -> Result:

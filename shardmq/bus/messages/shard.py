@@ -19,6 +19,7 @@ from shardmq.bus.messages.groups import (
     Starved,
 )
 from shardmq.bus.messages.reads import EndReservation, Peek, Pull, Read, Reserve, Slices
+from shardmq.bus.messages.statistics import QueueStatistics, RankQueues, ShardStatistics
 from shardmq.bus.messages.stores import Copy, Copying, Enroll, Expel, Hold, Identity
 from shardmq.bus.messages.streams import Reading
 from shardmq.bus.messages.transactions import FollowDecision, Prepare, Seal
@@ -347,6 +348,9 @@ ShardRequest = (
     | ResetGroup
     | DropGroup
     | InspectPartition
+    | RankQueues
+    | QueueStatistics
+    | ShardStatistics
 )
 
 ToShard = (

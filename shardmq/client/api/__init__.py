@@ -9,6 +9,7 @@ recovery.py        How a lost connection is won back, and when which address is 
 hooks.py           What a program wants to hear of its connection.
 metrics.py         Counts for a program's metrics.
 handler_errors.py  What becomes of a message whose handler raised.
+statistics.py      What a list is asked for.
 defaults.py        Windows, prefetch, timeouts and limits of patience; constants alone.
 returns.py         Mandatory messages that no queue took.
 opening.py         What is awaited, or entered with `async with`.

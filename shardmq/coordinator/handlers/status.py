@@ -25,7 +25,7 @@ class _Round:
     table: Table
     missing: set[Peer]
     since: float
-    noun: str
+    asked: Inspect
     others: list[Any] = field(default_factory=list)
 
 
@@ -42,17 +42,17 @@ class StatusCollector:
         return bool(self._rounds)
 
     def begin(
-        self, responder: Responder[Any], table: Table, gateways: Iterable[Peer], now: float, noun: str = ""
+        self, responder: Responder[Any], table: Table, gateways: Iterable[Peer], now: float, asked: Inspect
     ) -> None:
         """Answer a gateway with the coordinator's table, and in it, as `others`, those of all gateways but its own.
 
-        With a `noun`, with what all gateways but its own list under it, joined.
+        Where a noun is asked for, with what all gateways but its own list under it, joined.
         """
         self._number += 1
         missing = {gateway for gateway in gateways if gateway is not responder.peer}
-        self._rounds[self._number] = _Round(responder, table, missing, now, noun)
+        self._rounds[self._number] = _Round(responder, table, missing, now, asked)
         for gateway in missing:
-            gateway.post(Call(self._number, Inspect(noun)))
+            gateway.post(Call(self._number, asked))
         self._end_if(self._number)
 
     def take(self, peer: Peer, answer: Answer[Any]) -> None:
@@ -83,7 +83,7 @@ class StatusCollector:
         asked = self._rounds[number]
         if not asked.missing:
             del self._rounds[number]
-            if asked.noun:
+            if asked.asked.noun:
                 result: Any = [row for rows in asked.others for row in rows]
             else:
                 result = {**asked.table, "others": asked.others}

@@ -21,6 +21,7 @@ import logging
 import mmap
 import os
 import secrets
+import time
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -28,6 +29,7 @@ from typing import Final
 from xxhash import xxh3_64_intdigest
 
 from shardmq.errors import StoreDamaged, StoreRefused
+from shardmq.runtime.statistics.histograms import TimeHistogram
 from shardmq.storage.files import sync_folder
 from shardmq.storage.redo.recovery import ENTRY, ENTRY_BYTES_MAX, NUMBER, Content
 
@@ -121,6 +123,9 @@ class RedoLog(StoredLog):
         file: where it is.
         applied: number of the last entry whose changes are in the store; None for a store that never had a log.
 
+    Attributes:
+        flush_seconds: how long it took to have entries on disk.
+
     Raises:
         StoreRefused: the file is missing, cut short, damaged, or none of ours. It was not touched.
     """
@@ -130,6 +135,7 @@ class RedoLog(StoredLog):
             _create(file)
         super().__init__(file, applied or 0)
         self._descriptor = _for_appending(file)
+        self.flush_seconds = TimeHistogram()
 
     def has_room(self, payload_bytes: int) -> bool:
         """Whether an entry of that size can be appended."""
@@ -143,7 +149,9 @@ class RedoLog(StoredLog):
         """
         checksum = xxh3_64_intdigest(NUMBER.pack(self.last + 1) + payload, self._salt)
         entry = ENTRY.pack(len(payload), self.last + 1, checksum) + payload
+        began = time.monotonic()
         written = os.pwrite(self._descriptor, entry, self._position)
+        self.flush_seconds.add(time.monotonic() - began)
         if written != len(entry):
             raise OSError(f"{self.file}: {written} of {len(entry)} bytes written")
         self.last += 1

@@ -9,4 +9,5 @@ offsets.py         Topics by the offsets of their messages.
 groups.py          The offsets of groups.
 transactions.py    Transactions.
 administration.py  Virtual hosts, users, permissions, backups and definitions.
+statistics.py      Lists page by page, with counters and rates.
 """

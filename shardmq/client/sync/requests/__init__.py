@@ -6,4 +6,5 @@ reads.py           Looking at queues, and setting their messages aside: part of 
 consuming.py       Consumers, begun and cancelled: part of Channel.
 offsets.py         Topics by the offsets of their messages: part of Channel.
 administration.py  Virtual hosts, users, permissions: part of Connection.
+statistics.py      What exists, page by page, with counters and rates: part of Connection.
 """

@@ -16,6 +16,7 @@ from shardmq.protocol.native.operations import (
     groups,
     offsets,
     reads,
+    statistics,
     topics,
     topology,
     transaction,
@@ -92,6 +93,9 @@ OPERATIONS: Final[dict[int, type[Operation]]] = {
     66: groups.GroupRevoked,
     67: groups.GroupReleased,
     68: transaction.TransactionOffsets,
+    70: statistics.StatsList,
+    71: statistics.StatsGet,
+    72: statistics.StatsOverview,
 }
 """Operations by the type of their frame. A number never changes its meaning."""
 

@@ -1,0 +1,12 @@
+"""Lists in pages, filtered and sorted, with counters and rates; one thing in detail; the broker summed up.
+
+    sorted by name      the replica picks the page  ─► shards describe those queues
+    sorted by a count   shards name their first K   ─► the gateway merges ─► shards describe those of the page
+
+requests.py  Which list answers what, and who may ask.
+paging.py    Filters, order, pages and columns.
+entities.py  What the replica of the topology has.
+queues.py    Queues, whose shards count them.
+clients.py   Connections, channels and consumers of all gateways.
+overview.py  The broker, or a virtual host, summed up.
+"""

@@ -1,0 +1,58 @@
+"""What the replica of the topology has: exchanges, bindings, topics, virtual hosts, users."""
+
+from collections.abc import Callable, Collection
+from typing import Final
+
+from shardmq.definitions.rows import Row, binding_row, exchange_row, topic_row, vhost_row
+from shardmq.errors import NotFound
+from shardmq.gateway.state.gateway import GatewayState
+from shardmq.topology.entities import DEFAULT_EXCHANGE, Exchange
+
+Rows = Callable[[GatewayState, Collection[str]], list[Row]]
+
+
+def exchange_rows(state: GatewayState, vhosts: Collection[str]) -> list[Row]:
+    """The exchanges, the default one of each virtual host among them."""
+    default = [Exchange(vhost, DEFAULT_EXCHANGE, "direct") for vhost in vhosts]
+    declared = [exchange for exchange in state.topology.exchanges.values() if exchange.vhost in vhosts]
+    there = {(exchange.vhost, exchange.name) for exchange in declared}
+    return [
+        exchange_row(exchange)
+        for exchange in [*[each for each in default if (each.vhost, each.name) not in there], *declared]
+    ]
+
+
+def binding_rows(state: GatewayState, vhosts: Collection[str]) -> list[Row]:
+    """The bindings."""
+    return [binding_row(binding) for binding in state.topology.bindings.values() if binding.vhost in vhosts]
+
+
+def topic_rows(state: GatewayState, vhosts: Collection[str]) -> list[Row]:
+    """The topics."""
+    return [topic_row(topic) for topic in state.topology.topics.values() if topic.vhost in vhosts]
+
+
+def vhost_rows(state: GatewayState, vhosts: Collection[str]) -> list[Row]:
+    """The virtual hosts."""
+    return [vhost_row(vhost) for vhost in state.topology.vhosts.values() if vhost.name in vhosts]
+
+
+ENTITIES: Final[dict[str, tuple[Rows, tuple[str, ...]]]] = {
+    "exchanges": (exchange_rows, ("vhost", "name")),
+    "bindings": (binding_rows, ("vhost", "source", "destination_type", "destination", "routing_key")),
+    "topics": (topic_rows, ("vhost", "name")),
+    "vhosts": (vhost_rows, ("name",)),
+}
+"""Lists of the replica, and by what each is ordered."""
+
+
+def only(rows: list[Row], noun: str, name: str) -> Row:
+    """The row of that name.
+
+    Raises:
+        NotFound: there is none.
+    """
+    for row in rows:
+        if row["name"] == name:
+            return row
+    raise NotFound(f"there is nothing named '{name}' among the {noun}")

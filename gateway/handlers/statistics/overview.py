@@ -1,0 +1,116 @@
+"""The broker summed up: what queues hold, how much flows, what there is, who is there, what is wrong."""
+
+from collections.abc import Collection
+from typing import Any, Final
+
+from shardmq.bus.coordinator_link import Reply
+from shardmq.bus.messages.statistics import ShardStatistics
+from shardmq.gateway.handlers.replies import AnswerCollector
+from shardmq.gateway.handlers.statistics.entities import exchange_rows
+from shardmq.gateway.state.gateway import GatewayState
+
+Row = dict[str, Any]
+
+ANSWER_SECONDS: Final = 2.0
+"""A process that is silent for so long is left out."""
+
+_KEPT_FROM_USERS: Final = ("vhosts", "traffic")
+"""Of a process's table, what is summed up instead of being shown."""
+
+
+def sum_up(state: GatewayState, vhosts: Collection[str], sees_all: bool, is_detailed: bool, reply: Reply) -> None:
+    """Sum up these virtual hosts, and with `sees_all` the processes of the broker.
+
+    Args:
+        state: of the gateway that was asked.
+        vhosts: those that are summed up.
+        sees_all: whether the user may see processes, alarms and what all clients have.
+        is_detailed: whether processes are to tell what they measure of themselves.
+        reply: called once.
+    """
+
+    def join(tables: list[Row]) -> None:
+        processes: list[Row] = []
+        for table in tables:
+            processes.append(table)
+            processes += table.pop("others", ())
+        shards = [table for table in processes if table["role"] == "shard"]
+        result = {
+            "queue_totals": _queue_totals(shards, vhosts),
+            **_flow(shards, vhosts),
+            "object_totals": _object_totals(state, processes, vhosts),
+            "vhosts": {vhost: _of_vhost(shards, vhost) for vhost in vhosts},
+        }
+        if sees_all:
+            result["listeners"] = _listeners(processes)
+            result["alarms"] = sorted({text for table in processes for text in table.get("alarms", ())})
+            shown = [{name: table[name] for name in table if name not in _KEPT_FROM_USERS} for table in processes]
+            result["processes"] = sorted(shown, key=lambda row: (row["role"], len(row["process"]), row["process"]))
+        reply(result)
+
+    collector = AnswerCollector(len(state.links) + 2, join)
+    collector.take(state.table())
+    state.coordinator.inspect(collector.take, ANSWER_SECONDS)
+    for link in state.links:
+        link.ask(ShardStatistics(is_detailed), collector.take, ANSWER_SECONDS)
+
+
+def _sum(tables: list[Row]) -> Row:
+    """Numbers by name, added up."""
+    sums: Row = {}
+    for table in tables:
+        for name, number in table.items():
+            sums[name] = sums.get(name, 0) + number
+    return sums
+
+
+def _rounded(table: Row) -> Row:
+    return {name: round(value, 3) for name, value in table.items()}
+
+
+def _of_vhosts(shards: list[Row], vhosts: Collection[str]) -> list[Row]:
+    return [row for shard in shards for vhost, row in shard["vhosts"].items() if vhost in vhosts]
+
+
+def _queue_totals(shards: list[Row], vhosts: Collection[str]) -> Row:
+    rows = _of_vhosts(shards, vhosts)
+    ready, unacked = (sum([row[name] for row in rows]) for name in ("ready", "unacked"))
+    rates = _sum([row["rates"] for row in rows if "rates" in row])
+    ready_rate, unacked_rate = rates.get("ready", 0.0), rates.get("unacked", 0.0)
+    return {
+        "messages": ready + unacked,
+        "ready": ready,
+        "unacked": unacked,
+        "rates": _rounded({"messages": ready_rate + unacked_rate, "ready": ready_rate, "unacked": unacked_rate}),
+    }
+
+
+def _flow(shards: list[Row], vhosts: Collection[str]) -> Row:
+    """What queues count: `counts` and `rates`."""
+    rows = [row for row in _of_vhosts(shards, vhosts) if "counts" in row]
+    return {"counts": _sum([row["counts"] for row in rows]), "rates": _rounded(_sum([row["rates"] for row in rows]))}
+
+
+def _of_vhost(shards: list[Row], vhost: str) -> Row:
+    return {**_queue_totals(shards, (vhost,)), "flow": _flow(shards, (vhost,))}
+
+
+def _object_totals(state: GatewayState, processes: list[Row], vhosts: Collection[str]) -> Row:
+    topology = state.topology
+    gateways = [table for table in processes if table["role"] == "gateway"]
+    return {
+        "queues": sum([queue.vhost in vhosts for queue in topology.queues.values()]),
+        "exchanges": len(exchange_rows(state, vhosts)),
+        "bindings": sum([binding.vhost in vhosts for binding in topology.bindings.values()]),
+        "topics": sum([topic.vhost in vhosts for topic in topology.topics.values()]),
+        **{name: sum([table[name] for table in gateways]) for name in ("connections", "channels", "consumers")},
+    }
+
+
+def _listeners(processes: list[Row]) -> list[Row]:
+    listeners: list[Row] = []
+    for table in processes:
+        for protocol, name in (("amqp", "port"), ("amqp/ssl", "tls_port")):
+            if table.get(name):
+                listeners.append({"process": table["process"], "protocol": protocol, "port": table[name]})
+    return listeners
