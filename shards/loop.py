@@ -41,7 +41,7 @@ from shardmq.shards.handlers.publish import Publishing
 from shardmq.shards.handlers.queues import Administration
 from shardmq.shards.handlers.reads import Reads
 from shardmq.shards.handlers.reservations import Reservations
-from shardmq.shards.handlers.status import Status
+from shardmq.shards.handlers.statistics.status import Status
 from shardmq.shards.handlers.transactions import Transactions
 from shardmq.shards.queues.compaction import Compactor
 from shardmq.shards.queues.subqueue import EXPIRE_BATCHES
@@ -118,8 +118,7 @@ class ShardLoop:
             self._state, self._delays, self._dead_letters, self._reservations, self._enrolment, dropped
         )
         self._status = Status(self._state, self._watermarks, self._delays, self._transactions, self._administration)
-        self._more = False
-        self.is_conversing = False
+        self._more = self.is_conversing = False
         self._is_stirred = True
         self._tick_at = time.monotonic()
         self._waiting = WaitingReport(self._missing)

@@ -7,6 +7,7 @@ logs.py        The log of a process: lines with a time and a level, as text or a
 memory.py      How much memory this process takes, and how much the machine has.
 notify.py      Telling the supervisor or systemd that a process is ready or stopping.
 signals.py     SIGTERM and SIGINT, as a flag that a loop looks at.
+statistics/    What is counted, and how fast it rises.
 tls.py         TLS of a listening port: options and context, for gateways and the management process.
 vitals.py      The part of a status that all processes share.
 waiting.py     Logs every few seconds what a process waits for.

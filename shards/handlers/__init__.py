@@ -3,8 +3,7 @@
 publish.py        Publishes: to queues at once or later, once each.
 consume.py        What consumers ask for: messages; acks, nacks and renewals; credit and prefetch.
 atomic_commit.py  Publishes and settlements carried out together or not at all.
-statistics.py     Statistics of queues: which come first, one by one, and all together.
-status.py         The state of the shard.
+statistics/       The state of the shard, and statistics of queues.
 queues.py         Queues: assigned, deleted, counted, peeked into, purged.
 transactions.py   Staged publishes: taken in, sealed, prepared, decided.
 decisions.py      Decided transactions: their messages join their queues, or are dropped, in portions.

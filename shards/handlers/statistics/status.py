@@ -8,7 +8,7 @@ from shardmq.runtime.vitals import vitals
 from shardmq.runtime.watermarks import WatermarkMonitor
 from shardmq.shards.handlers.delays import DelayedMessages
 from shardmq.shards.handlers.queues import Administration
-from shardmq.shards.handlers.statistics import Statistics
+from shardmq.shards.handlers.statistics.queues import Statistics
 from shardmq.shards.handlers.transactions import Transactions
 from shardmq.shards.state.shard import ShardState
 
