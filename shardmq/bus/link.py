@@ -33,7 +33,7 @@ from shardmq.bus.messages.columns import Deliveries, Publishes
 from shardmq.errors import StartupRefused
 from shardmq.limits import LINK_PING_SECONDS, LINK_SILENCE_SECONDS
 
-BUS_PROTOCOL: Final = 6
+BUS_PROTOCOL: Final = 7
 """Sent in Hello. A listener opens sessions only with dialers of its own version."""
 
 ENVELOPES_PER_RECEIVE: Final = 64
