@@ -21,7 +21,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import zmq
 import zmq.auth
@@ -80,11 +80,28 @@ NO_KEYS: Final = CurveKeys()
 """Links over ipc alone."""
 
 
+class Closable(Protocol):
+    """A socket that is none of libzmq's."""
+
+    def close(self, seconds: float) -> None:
+        """Close it within so many seconds, for what is still to be sent."""
+
+
 class Context(zmq.Context["zmq.Socket[bytes]"]):
-    """A ZeroMQ context that knows how its TCP links are protected. `poller.context` makes it."""
+    """A ZeroMQ context that knows how its TCP links are protected, and its sockets that are none of libzmq's.
+
+    `poller.context` makes it.
+    """
 
     security: CurveKeys = NO_KEYS
     guard: "CurveGuard | None" = None
+    own_sockets: tuple[Closable, ...] = ()
+
+    def destroy(self, linger: int | None = None) -> None:
+        """Close all sockets, and end the context."""
+        for socket in self.own_sockets:
+            socket.close((linger or 0) / 1000)
+        super().destroy(linger)
 
 
 class CurveGuard:

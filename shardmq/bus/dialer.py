@@ -1,6 +1,5 @@
 """The dialing end of a link."""
 
-import contextlib
 import logging
 import secrets
 import time
@@ -11,34 +10,22 @@ import zmq
 from shardmq.bus.curve import COMPLAINT_SECONDS
 from shardmq.bus.link import (
     BUS_PROTOCOL,
-    ENVELOPES_PER_RECEIVE,
     LINK_MESSAGES,
-    NOBLOCK,
-    POLLIN,
-    POLLOUT,
-    RECONNECT_MAX_MS,
-    RECONNECT_MS,
     Incoming,
     LinkLost,
     LinkOpened,
     LinkState,
-    attach,
     encode,
     envelope_decoder,
-    open_socket,
     read_envelope,
-    readiness_of,
 )
 from shardmq.bus.messages.base import BusMessage, Hello, Ping, Reset, Welcome
+from shardmq.bus.transport.opening import open_dealer
 from shardmq.limits import LINK_SILENCE_SECONDS
 from shardmq.runtime.clock import Ticks
 
 HELLO_SECONDS: Final = 0.1
 """Time between two calls while no session is open."""
-
-RECALL_SECONDS: Final = 1.0
-"""Time between two connects to a listener that refused the handshake or spoke another protocol. ZeroMQ itself would not
-connect again, though keys and processes may be replaced."""
 
 _log = logging.getLogger(__name__)
 
@@ -77,12 +64,8 @@ class Dialer(Generic[Incoming]):
         waits: bool = False,
     ) -> None:
         self.address = address
-        self.socket = open_socket(context, zmq.DEALER)
-        self.socket.setsockopt(zmq.IMMEDIATE, 1)
-        self.socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
-        self.socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX_MS)
-        self.socket.setsockopt(zmq.ROUTING_ID, f"{name}:{secrets.token_hex(8)}".encode())
-        self._peer = peer if attach(context, self.socket, address, peer) is not None else ""
+        self.socket, is_guarded = open_dealer(context, address, f"{name}:{secrets.token_hex(8)}".encode(), peer)
+        self._peer = peer if is_guarded else ""
         self.is_open = False
         self.has_posted = False
         self.posted = 0
@@ -94,7 +77,6 @@ class Dialer(Generic[Incoming]):
         self._session: LinkState | None = None
         self._lost: list[LinkLost] = []
         self._ticks = Ticks()
-        self._called_at = time.monotonic()
         self._complaint = ("", 0.0)
 
     def post(self, message: BusMessage) -> None:
@@ -114,7 +96,7 @@ class Dialer(Generic[Incoming]):
             return False  # it goes once the listener has answered
         self.has_posted = False
         for envelope in session.envelopes(time.monotonic()):
-            if not self._send(envelope):
+            if not self.socket.send(envelope):
                 self._lose("the peer is not connected")
                 break
         return True
@@ -122,20 +104,15 @@ class Dialer(Generic[Incoming]):
     @property
     def has_news(self) -> bool:
         """Whether `receive` would return anything now."""
-        return readiness_of(self.socket) != POLLOUT or bool(self._lost)
+        return self.socket.has_news or bool(self._lost)
 
     def receive(self) -> list[LinkOpened | LinkLost | Incoming]:
         """Return what has come, in order. `more` tells whether envelopes are left for the next call."""
         events: list[LinkOpened | LinkLost | Incoming] = []
-        self.more = False
-        for _ in range(ENVELOPES_PER_RECEIVE):
-            readiness = readiness_of(self.socket)
-            if not readiness & POLLIN:
-                if self.is_open and not readiness & POLLOUT:  # no limit can have been reached: it is not connected
-                    self._lose("the peer is not connected")
-                break
-            raw = self.socket.recv(NOBLOCK)
-            envelope = read_envelope(self._decode, [raw])
+        received = self.socket.receive()
+        self.more = self.socket.more
+        for raw in received:
+            envelope = read_envelope(self._decode, raw)
             session = self._session
             if envelope is None:
                 self._lose("the peer sent bytes that are no envelope")
@@ -160,8 +137,11 @@ class Dialer(Generic[Incoming]):
             else:
                 self._session = None  # this is not the listener's answer: call again
             events += self._take_lost() if self._lost else ()
-        else:
-            self.more = True
+        if not self.is_open:
+            if self.socket.took_up():
+                self._call(time.monotonic())
+        elif not (self.more or self.socket.is_connected):
+            self._lose("the peer is not connected")
         if self._lost:
             events.extend(self._take_lost())
         return events
@@ -174,21 +154,17 @@ class Dialer(Generic[Incoming]):
         """
         if self._waits:
             return self._take_lost()
-        session = self._session
-        if session is None:
-            self._session = session = LinkState(secrets.randbits(63), now)
-            session.sent_at = 0.0
+        session = self._session or self._begin(now)
         if pause := self._ticks.stood_still(now):
             session.forgive(pause, now)
         if not self.is_open:
-            if now - session.sent_at >= HELLO_SECONDS:
-                session.sent_at = now
-                if self._send(encode((session.number, 0, [self._hello]))):
-                    self._called_at = now
-                elif now - self._called_at >= RECALL_SECONDS:
-                    self._call_again(now)
+            if now - session.sent_at >= HELLO_SECONDS and not self._call(now):
+                if self.socket.complaint:
+                    self._complain(self.socket.complaint)
+                self.socket.redial(now)
         elif session.silent(now):
             self._lose(f"nothing heard for {LINK_SILENCE_SECONDS:.0f} s")
+            self.socket.hang_up()
         elif session.ping_due(now):
             session.outbox.append(Ping())
             self.flush()
@@ -205,18 +181,18 @@ class Dialer(Generic[Incoming]):
         """Close the socket."""
         self.socket.close()
 
-    def _call_again(self, now: float) -> None:
-        self._called_at = now
-        with contextlib.suppress(zmq.ZMQError):  # ENOENT: ZeroMQ has given it up already
-            self.socket.disconnect(self.address)
-        self.socket.connect(self.address)
+    def _begin(self, now: float) -> LinkState:
+        self._session = session = LinkState(secrets.randbits(63), now)
+        session.sent_at = 0.0
+        return session
 
-    def _send(self, envelope: bytes) -> bool:
-        try:
-            self.socket.send(envelope, NOBLOCK)
-        except zmq.Again:
-            return False
-        return True
+    def _call(self, now: float) -> bool:
+        """Ask for a session; returns False where nobody is connected."""
+        if self._waits:
+            return True
+        session = self._session or self._begin(now)
+        session.sent_at = now
+        return self.socket.send(encode((session.number, 0, [self._hello])))
 
     def _is_welcome(self, answer: BusMessage) -> bool:
         """Whether a message is the answer to a call, from the process that was called."""

@@ -1,4 +1,4 @@
-"""Links: sessions over ZeroMQ that notice lost messages and lost peers.
+"""Links: sessions over sockets of ZeroMQ that notice lost messages and lost peers.
 
 ZeroMQ delivers or loses messages, and never says which. So each link has sessions. The dialer opens a session with a
 new random number, every envelope carries that number and counts up from 1 in each direction, and both sides ping. A
@@ -24,37 +24,16 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import msgspec
-import zmq
 
-from shardmq.bus.address import check_private, is_tcp
-from shardmq.bus.curve import CurveGuard, guard_of
 from shardmq.bus.messages.base import BusMessage, Hello, Ping, Reset, Welcome
 from shardmq.bus.messages.columns import Deliveries, Publishes
-from shardmq.errors import StartupRefused
+from shardmq.bus.transport.transport import ENVELOPE_BYTES, Envelope
 from shardmq.limits import LINK_PING_SECONDS, LINK_SILENCE_SECONDS
 
 BUS_PROTOCOL: Final = 7
 """Sent in Hello. A listener opens sessions only with dialers of its own version."""
 
-ENVELOPES_PER_RECEIVE: Final = 64
-"""Envelopes that one call of `receive` takes off a socket, so that a process's other sockets get their turn."""
-
-ENVELOPE_BYTES: Final = 8 << 20
-"""An envelope that exceeds this size is closed and another begun, so that a backlog comes in portions."""
-
-RECEIVE_BYTES: Final = 4 * ENVELOPE_BYTES
-"""A listener stops receiving for this call above so many bytes; the last envelope may hold a message of any size. A
-dialer needs no such limit: the windows of its consumers bound what comes."""
-
-RECONNECT_MS: Final = 20
-RECONNECT_MAX_MS: Final = 500
-"""ZeroMQ's first and longest pause before it connects again."""
-
 Incoming = TypeVar("Incoming", bound=BusMessage)
-POLLIN: Final = int(zmq.POLLIN)  # arithmetic on pyzmq's enumerations takes 3 µs
-POLLOUT: Final = int(zmq.POLLOUT)
-NOBLOCK: Final = int(zmq.NOBLOCK)
-MORE: Final = NOBLOCK | int(zmq.SNDMORE)
 _Envelope = tuple[int, int, list[Any]]
 LINK_MESSAGES: Final = frozenset({Hello, Welcome, Reset, Ping})
 """Messages of the links themselves, which owners never see."""
@@ -146,60 +125,9 @@ def _portions(messages: list[BusMessage]) -> Iterator[list[BusMessage]]:
         yield messages[start:] if start else messages
 
 
-def open_socket(context: "zmq.Context[zmq.Socket[bytes]]", kind: int) -> "zmq.Socket[bytes]":
-    """Make a socket without limits of its own."""
-    socket = context.socket(kind)
-    socket.linger = 0
-    socket.sndhwm = socket.rcvhwm = 0  # counted in messages, it could not bound bytes; credit windows do
-    return socket
-
-
-def attach(
-    context: "zmq.Context[zmq.Socket[bytes]]", socket: "zmq.Socket[bytes]", address: str, peer: str
-) -> CurveGuard | None:
-    """Connect a socket to a peer, or bind it where no peer is named, with the keys that its address needs.
-
-    Returns:
-        The guard of the socket; None where the address needs none.
-
-    Raises:
-        StartupRefused: the address is invalid, not safe to use, or in use. The socket is closed.
-    """
-    guard = None
-    try:
-        if is_tcp(address):
-            socket.ipv6 = "[" in address
-            guard = guard_of(context, address)
-            if guard is not None and peer:
-                guard.protect_dialer(socket, peer)
-            elif guard is not None:
-                guard.protect_listener(socket)
-        else:
-            check_private(address, must_exist=not peer)
-        if peer:
-            socket.connect(address)
-        else:
-            socket.bind(address)
-    except zmq.ZMQError as fault:
-        socket.close()
-        raise StartupRefused(f"the bus cannot use {address}: {fault.strerror}; choose another address") from fault
-    except StartupRefused:
-        socket.close()
-        raise
-    return guard
-
-
-def readiness_of(socket: "zmq.Socket[bytes]") -> int:
-    """Which of POLLIN and POLLOUT are possible. Asking takes 2 µs; trying and catching the exception takes 10."""
-    events = socket.getsockopt(zmq.EVENTS)
-    assert isinstance(events, int)
-    return events
-
-
-def read_envelope(decode: Callable[[bytes], _Envelope], parts: list[bytes]) -> _Envelope | None:
+def read_envelope(decode: Callable[[Envelope], _Envelope], raw: Envelope) -> _Envelope | None:
     """Decode an envelope; None for bytes that are none, as from another version."""
     try:
-        (raw,) = parts
         envelope = decode(raw)
     except (ValueError, msgspec.DecodeError, RecursionError):
         return None

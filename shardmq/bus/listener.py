@@ -2,33 +2,26 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Generic
 
 import zmq
 
 from shardmq.bus.link import (
     BUS_PROTOCOL,
-    ENVELOPES_PER_RECEIVE,
     LINK_MESSAGES,
-    MORE,
-    NOBLOCK,
-    POLLIN,
-    RECEIVE_BYTES,
     Incoming,
     LinkLost,
     LinkOpened,
     LinkState,
     Shorten,
     as_they_are,
-    attach,
     encode,
     envelope_decoder,
-    open_socket,
     read_envelope,
-    readiness_of,
 )
 from shardmq.bus.messages.base import Answer, BusMessage, Hello, Ping, Refusal, Reset, Result, Welcome
+from shardmq.bus.transport.opening import open_router
 from shardmq.limits import LINK_SILENCE_SECONDS
 from shardmq.runtime.clock import Ticks
 
@@ -42,10 +35,10 @@ class Peer:
         shorten: says the messages of an envelope in fewer bytes; the listener's owner may set it.
     """
 
-    __slots__ = ("_session", "identity", "name", "role", "shorten")
+    __slots__ = ("_session", "caller", "name", "role", "shorten")
 
-    def __init__(self, identity: bytes, session: LinkState, hello: Hello) -> None:
-        self.identity = identity
+    def __init__(self, caller: Hashable, session: LinkState, hello: Hello) -> None:
+        self.caller = caller
         self.role = hello.role
         self.name = hello.name
         self.shorten: Shorten = as_they_are
@@ -111,15 +104,13 @@ class Listener(Generic[Incoming]):
         self, context: "zmq.Context[zmq.Socket[bytes]]", address: str, role: str, name: str, incoming: Any
     ) -> None:
         self.address = address
-        self.socket = open_socket(context, zmq.ROUTER)
-        self.socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        self._guard = attach(context, self.socket, address, "")
+        self.socket, self._guard = open_router(context, address)
         self.more = False
         self._welcome = Welcome(role, name)
         self._decode = envelope_decoder(incoming).decode
         self.reason_against: Callable[[Hello], str] = lambda _hello: ""
         self.is_early: Callable[[Hello], bool] = lambda _hello: False
-        self._peers: dict[bytes, Peer] = {}
+        self._peers: dict[Hashable, Peer] = {}
         self._ticks = Ticks()
         self._lost: list[tuple[Peer, LinkLost]] = []
 
@@ -147,7 +138,7 @@ class Listener(Generic[Incoming]):
         now = time.monotonic()
         for peer in peers:
             for envelope in peer._session.envelopes(now, peer.shorten):
-                if not self._send(peer.identity, envelope):
+                if not self.socket.send(peer.caller, envelope):
                     self._lose(peer, "the peer is not connected")
                     break
         return True
@@ -159,20 +150,16 @@ class Listener(Generic[Incoming]):
             has_come: a poller has found something on this socket. Asking it again takes 2 µs.
         """
         events: list[tuple[Peer, LinkOpened | LinkLost | Incoming]] = []
-        self.more = False
-        size = 0
-        for _ in range(ENVELOPES_PER_RECEIVE):
-            if size > RECEIVE_BYTES:
-                self.more = True
-                break
-            if has_come:
-                has_come = False
-            elif not readiness_of(self.socket) & POLLIN:
-                break
-            identity, key_name, parts = self._next()
-            size += sum(map(len, parts))
-            peer = self._peers.get(identity)
-            envelope = read_envelope(self._decode, parts)
+        received = self.socket.receive(has_come)
+        self.more = self.socket.more
+        for caller, key_name, raw in received:
+            peer = self._peers.get(caller)
+            if raw is None:
+                if peer is not None:
+                    self._lose(peer, "it has hung up")
+                    events.extend(self._take_lost())
+                continue
+            envelope = read_envelope(self._decode, raw)
             if envelope is None:
                 _log.warning("%s: %s sent bytes that are no envelope", self.address, peer or "a stranger")
                 if peer is not None:
@@ -181,25 +168,23 @@ class Listener(Generic[Incoming]):
                 continue
             number, count, messages = envelope
             if type(messages[0]) is Hello:
-                greeted = self._greet(identity, peer, number, messages[0], key_name)
+                greeted = self._greet(caller, peer, number, messages[0], key_name)
                 events.extend(self._take_lost())
                 if greeted is not None:
                     events.append((greeted, LinkOpened(greeted.role, greeted.name)))
                 continue
             if peer is None or peer._session.number != number:
-                self._reset(identity, number, "that session is not known here")
+                self._reset(caller, number, "that session is not known here")
                 continue
             session = peer._session
             session.heard_at = time.monotonic()
             if count != session.received + 1:
-                self._reset(identity, number, f"envelope {session.received + 1} of the session is missing")
+                self._reset(caller, number, f"envelope {session.received + 1} of the session is missing")
                 self._lose(peer, f"envelope {session.received + 1} of the session is missing")
                 events.extend(self._take_lost())
                 continue
             session.received = count
             events += [(peer, message) for message in messages if type(message) not in LINK_MESSAGES]
-        else:
-            self.more = True
         return events
 
     def tick(self, now: float) -> list[tuple[Peer, LinkLost]]:
@@ -208,12 +193,14 @@ class Listener(Generic[Incoming]):
         Returns:
             The sessions that ended, if noticed here or in a flush.
         """
+        self.socket.tick(now)
         pause = self._ticks.stood_still(now)
         for peer in list(self._peers.values()):
             if pause:
                 peer._session.forgive(pause, now)
             if peer._session.silent(now):
                 self._lose(peer, f"nothing heard for {LINK_SILENCE_SECONDS:.0f} s")
+                self.socket.hang_up(peer.caller)
             elif peer._session.ping_due(now):
                 peer.post(Ping())
         self.flush()
@@ -223,30 +210,18 @@ class Listener(Generic[Incoming]):
         """Stop listening."""
         self.socket.close()
 
-    def _next(self) -> tuple[bytes, str, list[bytes]]:
-        """The caller, the name its key is allowed under ("" where there are no keys), and its envelope."""
-        if self._guard is None:
-            receive = self.socket.recv  # recv_multipart() takes 2 µs more
-            identity, parts = receive(NOBLOCK), [receive(NOBLOCK)]
-            while self.socket.getsockopt(zmq.RCVMORE):
-                parts.append(receive(NOBLOCK))
-            return identity, "", parts
-        caller, *frames = self.socket.recv_multipart(NOBLOCK, copy=False)
-        key_name = str(frames[-1].get("User-Id")) if frames else ""
-        return caller.bytes, key_name, [frame.bytes for frame in frames]
-
-    def _greet(self, identity: bytes, peer: Peer | None, number: int, hello: Hello, key_name: str) -> Peer | None:
+    def _greet(self, caller: Hashable, peer: Peer | None, number: int, hello: Hello, key_name: str) -> Peer | None:
         """Open a session; None when there is none to open, or it is open already."""
         if self._guard is not None:
             reason = self._guard.refuse(self.address, self._welcome.role, key_name, hello.role, hello.name)
             if reason is not None:
-                self._reset(identity, number, reason)
+                self._reset(caller, number, reason)
                 return None
         if hello.protocol != BUS_PROTOCOL:
-            self._reset(identity, number, f"bus protocol {hello.protocol}; this process speaks {BUS_PROTOCOL}")
+            self._reset(caller, number, f"bus protocol {hello.protocol}; this process speaks {BUS_PROTOCOL}")
             return None
         if reason := self.reason_against(hello):
-            self._reset(identity, number, reason)
+            self._reset(caller, number, reason)
             return None
         if self.is_early(hello):
             return None
@@ -257,28 +232,20 @@ class Listener(Generic[Incoming]):
         for older in self.peers:
             if older.name == hello.name:  # names are unique, so this is its successor: do not wait for silence
                 self._lose(older, "a new process of this name has called")
-        greeted = Peer(identity, LinkState(number, time.monotonic()), hello)
-        if not self._send(identity, encode((number, 0, [self._welcome]))):
+                self.socket.hang_up(older.caller)
+        greeted = Peer(caller, LinkState(number, time.monotonic()), hello)
+        if not self.socket.send(caller, encode((number, 0, [self._welcome]))):
             return None
-        self._peers[identity] = greeted
+        self._peers[caller] = greeted
         return greeted
 
-    def _reset(self, identity: bytes, number: int, reason: str) -> None:
-        self._send(identity, encode((number, 0, [Reset(reason)])))
-
-    def _send(self, identity: bytes, envelope: bytes) -> bool:
-        try:
-            self.socket.send(identity, MORE)  # send_multipart() takes 6 µs more
-            self.socket.send(envelope, NOBLOCK)
-        except zmq.ZMQError as fault:
-            if fault.errno in (zmq.EHOSTUNREACH, zmq.EAGAIN):
-                return False
-            raise
-        return True
+    def _reset(self, caller: Hashable, number: int, reason: str) -> None:
+        if not self.socket.is_behind(caller):  # nothing else bounds what is said to somebody who does not listen
+            self.socket.send(caller, encode((number, 0, [Reset(reason)])))
 
     def _lose(self, peer: Peer, reason: str) -> None:
-        if self._peers.get(peer.identity) is peer:
-            del self._peers[peer.identity]
+        if self._peers.get(peer.caller) is peer:
+            del self._peers[peer.caller]
             self._lost.append((peer, LinkLost(f"{peer.name}: {reason}")))
 
     def _take_lost(self) -> list[tuple[Peer, LinkLost]]:

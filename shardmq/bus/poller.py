@@ -2,12 +2,14 @@
 
 import math
 import os
+import select
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import zmq
 
 from shardmq.bus.curve import NO_KEYS, Context, CurveKeys
+from shardmq.bus.transport.transport import Dealer, Router
 
 
 def context(security: CurveKeys = NO_KEYS) -> Context:
@@ -28,17 +30,15 @@ class Poller:
         sources: links' sockets and file descriptors.
     """
 
-    def __init__(self, sources: "Iterable[zmq.Socket[bytes] | int]") -> None:
-        self._poller = zmq.Poller()
-        for source in sources:
-            self._poller.register(source, zmq.POLLIN)
+    def __init__(self, sources: "Iterable[Dealer | Router | int]") -> None:
+        self._poll = _poll_of(list(sources))
 
     def watch(self, until: float) -> bool:
         """Wait without sleeping until a monotonic time at most; returns whether something came.
 
         Other processes that want the processor get it between two looks.
         """
-        while not self._poller.poll(0):
+        while not self._poll(0):
             if time.monotonic() >= until:
                 return False
             os.sched_yield()
@@ -47,4 +47,20 @@ class Poller:
     def wait(self, seconds: float) -> bool:
         """Wait for so many seconds at most; returns whether something came."""
         milliseconds = math.ceil(max(0.0, seconds) * 1000)  # rounded down, the last one would be spent polling
-        return bool(self._poller.poll(milliseconds))
+        return bool(self._poll(milliseconds))
+
+
+def _poll_of(sources: list[Dealer | Router | int]) -> Callable[[int], object]:
+    """What waits for so many milliseconds, and returns whether something came."""
+    if len(sources) == 1 and not isinstance(sources[0], int):
+        return sources[0].poll  # it remembers what it has found
+    sockets = [None if isinstance(source, int) else source.zmq_socket for source in sources]
+    if any(sockets):
+        poller = zmq.Poller()
+        for source, socket in zip(sources, sockets, strict=True):
+            poller.register(socket or source, zmq.POLLIN)
+        return poller.poll
+    polled = select.poll()
+    for source in sources:
+        polled.register(source, select.POLLIN)
+    return polled.poll

@@ -1,7 +1,9 @@
-"""Links over real ZeroMQ sockets: sessions, order, loss made visible."""
+"""Links over real sockets: sessions, order, loss made visible."""
 
+import socket as stream
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,9 @@ import pytest
 import zmq
 
 from shardmq.bus.dialer import HELLO_SECONDS, Dialer
-from shardmq.bus.link import ENVELOPE_BYTES, RECEIVE_BYTES, LinkLost, LinkOpened, LinkState
+from shardmq.bus.link import LinkLost, LinkOpened, LinkState
 from shardmq.bus.listener import Listener
-from shardmq.bus.messages.base import Answer, Call
+from shardmq.bus.messages.base import Answer, Call, Ping
 from shardmq.bus.messages.columns import Publishes
 from shardmq.bus.messages.shard import (
     Confirmed,
@@ -21,6 +23,10 @@ from shardmq.bus.messages.shard import (
     ShardEvent,
     ToShard,
 )
+from shardmq.bus.transport.connection import Connection
+from shardmq.bus.transport.transport import ENVELOPE_BYTES, RECEIVE_BYTES
+from shardmq.bus.transport.unix_router import UnixRouter
+from shardmq.bus.transport.zmtp import DEALER, ROUTER, Zmtp, header_of
 from shardmq.limits import LINK_PING_SECONDS, LINK_SILENCE_SECONDS
 from shardmq.message.record import pack_many
 from shardmq.message.record_batch import RecordBatch
@@ -239,6 +245,7 @@ def test_a_listener_takes_a_bounded_number_of_bytes_at_a_time(pair: Pair) -> Non
     deadline = time.monotonic() + PATIENCE_SECONDS
     while sum(taken) < 8:
         assert time.monotonic() < deadline, taken
+        pair.dialer.receive()
         pair.listener.socket.poll(5)
         events = [event for _, event in pair.listener.receive() if isinstance(event, Publish)]
         assert pair.listener.more or len(events) < 4
@@ -251,3 +258,101 @@ def test_publishes_in_columns_count_for_the_size_of_an_envelope() -> None:
     state = LinkState(1, 0.0)
     state.outbox = [Publishes("", 0, 0, 0, 0, 0, [1], ["q"], [1], [record]) for _ in range(3)]
     assert len(list(state.envelopes(0.0))) == 2
+
+
+def test_what_waits_for_a_peer_that_is_lost_is_dropped(pair: Pair) -> None:
+    large = Publish((1,), RecordBatch("e", "k", 1, 1, 1, 0, 1, pack_many([bytes(ENVELOPE_BYTES)])))
+    (peer,) = pair.listener.peers
+    dealer, router = pair.dialer.socket, pair.listener.socket
+    for _ in range(3):
+        pair.dialer.post(large)
+        peer.post(large)
+    pair.dialer.flush()
+    pair.listener.flush()
+    assert router.is_behind(peer.caller)
+    for now in ticks(time.monotonic(), LINK_SILENCE_SECONDS + 1):
+        pair.dialer.tick(now)
+        pair.listener.tick(now)
+    assert not router.is_behind(peer.caller)
+    assert not dealer.is_connected
+    pair.at_dialer.clear()
+    pair.turn_until(lambda: pair.dialer.is_open)
+    assert pair.at_dialer == [LinkOpened("shard", "shard-0")]
+
+
+def test_a_dialer_that_is_gone_is_noticed_at_once(pair: Pair) -> None:
+    pair.dialer.post(publish(1))
+    pair.dialer.flush()
+    pair.dialer.close()
+    deadline = time.monotonic() + LINK_PING_SECONDS / 2
+    heard: list[Any] = []
+    while len(heard) < 2:
+        assert time.monotonic() < deadline
+        pair.listener.socket.poll(5)
+        heard += [event for _, event in pair.listener.receive()]
+    assert heard[0] == publish(1)
+    assert isinstance(heard[1], LinkLost)
+
+
+def test_a_session_begins_without_waiting_for_a_tick_where_the_listener_answers(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    pair = Pair(tmp_path_factory.mktemp("l"))
+    pair.dialer.tick(time.monotonic())  # connects
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not pair.dialer.is_open:
+        assert time.monotonic() < deadline
+        pair.listener.socket.poll(1)
+        pair.listener.receive()
+        pair.dialer.receive()
+    pair.close()
+
+
+def test_a_stranger_that_does_not_read_is_told_no_more(pair: Pair) -> None:
+    with closing(stream.socket(stream.AF_UNIX)) as stranger:
+        stranger.connect(pair.address.removeprefix("ipc://"))
+        stranger.sendall(Zmtp(DEALER, ROUTER, b"deaf").opening)
+        unknown = msgspec.msgpack.encode((1, 1, [Ping()]))
+        frames = (header_of(len(unknown)) + unknown) * 1000
+        stranger.setblocking(False)
+        sent, deadline = 0, time.monotonic() + PATIENCE_SECONDS
+        while not any(map(pair.listener.socket.is_behind, callers(pair))):
+            assert time.monotonic() < deadline
+            with suppress(BlockingIOError):
+                sent += stranger.send(frames[sent % len(frames) :])
+            pair.listener.receive()
+        waits = [len(connection._waiting) for connection in callers(pair)]
+        for _ in range(100):
+            with suppress(BlockingIOError):
+                sent += stranger.send(frames[sent % len(frames) :])
+            pair.listener.receive()
+        assert [len(connection._waiting) for connection in callers(pair)] == waits
+    pair.dialer.post(publish(1))
+    pair.dialer.flush()
+    pair.turn_until(lambda: publish(1) in pair.at_listener)
+
+
+def callers(pair: Pair) -> list[Connection]:
+    assert isinstance(pair.listener.socket, UnixRouter)
+    return list(pair.listener.socket._connections.values())
+
+
+def test_a_listener_that_speaks_something_else_is_complained_about_once(
+    tmp_path_factory: pytest.TempPathFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path_factory.mktemp("l") / "s"
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    dialer: Dialer[Any] = Dialer(context, f"ipc://{path}", "gateway", "gateway-0", HEARD)
+    with closing(stream.socket(stream.AF_UNIX)) as other, closing(dialer):
+        other.bind(str(path))
+        other.listen()
+        for now in ticks(time.monotonic(), 1):
+            dialer.tick(now)
+            other.setblocking(False)
+            with suppress(BlockingIOError), closing(other.accept()[0]) as caller:
+                caller.sendall(b"HTTP/1.1 400 Bad Request")
+                dialer.socket.poll(100)
+                dialer.receive()
+    context.term()
+    said = [record.getMessage() for record in caplog.records]
+    assert said == [f"no link to ipc://{path}: it does not speak ZMTP"]
