@@ -3,8 +3,11 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from shardmq.bus.messages.shard import Publish
 from shardmq.gateway.links.fan_out import ConfirmTarget, Unconfirmed
+from shardmq.message.keyed_records import packed_key, with_keys
 from shardmq.message.record_batch import RecordBatch
 
 Place = int | tuple[int, int]
@@ -51,6 +54,8 @@ class PublishPlan(NamedTuple):
         place: where their batch grows at the first of the queues, if no producer has numbered them.
         header: what they have in common with the others of a batch, as long as serials are given out when it is posted.
         is_single: whether there is one queue, which does not order what it gets by priorities.
+        common: the plan of those that differ in their keys, too; each record has its key then. None for that plan.
+        behind: the key, as it lies behind a record.
     """
 
     queues: tuple[int, ...]
@@ -61,18 +66,50 @@ class PublishPlan(NamedTuple):
     place: Place
     header: tuple[object, ...]
     is_single: bool
+    common: "PublishPlan | None" = None
+    behind: bytes = b""
 
     @staticmethod
-    def of(queues: tuple[int, ...], exchange: str, routing_key: str, flags: int, priority: int = 0) -> "PublishPlan":
-        """The plan of messages that nobody has numbered."""
+    def of(
+        queues: tuple[int, ...],
+        exchange: str,
+        routing_key: str,
+        flags: int,
+        priority: int = 0,
+        common: "PublishPlan | None" = None,
+    ) -> "PublishPlan":
+        """The plan of messages that nobody has numbered; `common` is that of those with other keys."""
         place = place_of(queues, queues[0], priority, 0)
         header = header_of(RecordBatch(exchange, routing_key, flags, 0, 0, 0, 0, b"", priority))
         is_single = len(queues) == 1 and isinstance(place, int)
-        return PublishPlan(queues, exchange, routing_key, flags, priority, place, header, is_single)
+        behind = packed_key(routing_key)
+        return PublishPlan(queues, exchange, routing_key, flags, priority, place, header, is_single, common, behind)
 
 
 NumberedRecords = tuple[int, bytes, int, int]
 """Messages of a publish: how many, their records, who numbers them and the first one's number."""
+
+
+def in_one_batch(
+    growing: "SentBatch | PlannedBatch | None", plan: PublishPlan, record: bytes
+) -> tuple[PublishPlan, bytes]:
+    """How a message goes, and its record, where what grows at its place differs in keys alone: both with their keys.
+
+    Args:
+        growing: that; its records get their key.
+        plan: how it would go alone.
+        record: the message, a record of a gateway's own.
+    """
+    common = plan.common
+    before = growing.plan if growing is not None else None
+    if common is None or before is None or before is plan:
+        return plan, record
+    if before is not common:
+        if before.common is not common or (isinstance(growing, SentBatch) and growing.next_sequence):
+            return plan, record
+        assert growing is not None
+        growing.take_keys(common, before.routing_key)
+    return common, b"\x93%b%b" % (record[1:], plan.behind)
 
 
 @dataclass(slots=True, eq=False)
@@ -112,6 +149,14 @@ class SentBatch:
         for entry in self.waiting:
             entry.confirm()
 
+    def take_keys(self, common: PublishPlan, key: str) -> None:
+        """Give each record its key: others are to join."""
+        self.plan, self.header = common, common.header
+        records = with_keys(b"".join(self.records), self.count, key)
+        self.records = [records]
+        batch = replace(self.publish.batch, routing_key="", flags=common.flags, count=self.count, records=records)
+        self.publish = replace(self.publish, batch=batch)
+
     def join(self, publish: Publish, size: int) -> None:
         """Take a publish along that continues it, with records of `size` bytes."""
         batch = publish.batch
@@ -150,6 +195,11 @@ class PlannedBatch:
         self.requests = [request]
         self.records = [record]
         self.size = len(record)
+
+    def take_keys(self, common: PublishPlan, key: str) -> None:  # noqa: ARG002  (it is in the plan)
+        """Give each record its key: others are to join."""
+        behind, self.plan = self.plan.behind, common
+        self.records = [b"\x93%b%b" % (record[1:], behind) for record in self.records]
 
     @property
     def waiting(self) -> list[Unconfirmed]:

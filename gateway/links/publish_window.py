@@ -1,7 +1,7 @@
 """Publishes on their way to one shard: batches that are growing, confirms that are due.
 
-What goes to the same queues travels as one record batch, whatever comes in between for other queues: a batch grows for
-each of the routes that are in use, until what has gathered is sent. A publish that shares only some of its queues with
+What goes to the same queues travels as one record batch, whatever comes in between for other queues, and whatever its
+keys: a batch grows for each route in use, until what has gathered is sent. A publish that shares only some queues with
 a growing batch closes that first, so every queue has its messages in the order they came.
 
     publishes       a1 b1 a2 c1 b2 a3
@@ -12,8 +12,8 @@ they are sent together.
 
 For queues with priorities a batch grows for each priority: their messages have an order within one alone.
 
-Publishes wait for their confirm together where they have the same number of messages each: that is all it takes to
-tell, should the shard take a part of a batch, which of them that was.
+Publishes wait for their confirm together where they have the same number of messages each: that tells which of them the
+shard has, should it take a part of a batch.
 
 Nothing waits for a timer, but while a shard has two envelopes of publishes to answer, small ones gather here until it
 has answered one: it commits the first and has the second at hand, so it could not use them earlier. So they grow with
@@ -36,6 +36,7 @@ from shardmq.gateway.links.publish_plan import (
     PublishPlan,
     SentBatch,
     header_of,
+    in_one_batch,
     place_of,
 )
 from shardmq.limits import PUBLISH_WINDOW_BYTES, RECORD_BATCH_RECORDS_MAX
@@ -164,8 +165,7 @@ class PublishWindow(GrowingBatches):
             plan: how it goes, the same object each time.
             record: the message.
 
-        Returns:
-            What `add` does.
+        Returns what `add` does.
         """
         growing = self.growing.get(plan.place)
         size = len(record)
@@ -186,6 +186,9 @@ class PublishWindow(GrowingBatches):
             growing.records.append(record)
             growing.size += size
         else:
+            common, with_key = in_one_batch(growing, plan, record)
+            if common is not plan:
+                return self.add_planned(target, request, common, with_key)
             return self._add_joined(target, request, plan, record)
         self.unconfirmed_bytes += size
         self._gathered_bytes += size
@@ -230,8 +233,7 @@ class PublishWindow(GrowingBatches):
             plan: how it goes, the same object each time.
             numbered: the messages.
 
-        Returns:
-            What `add` does.
+        Returns what `add` does.
         """
         count, records, producer, sequence = numbered
         growing = self.growing.get(plan.queues[0])
@@ -250,10 +252,9 @@ class PublishWindow(GrowingBatches):
             is_much = self.add(target, request, Publish(plan.queues, batch, producer, sequence), None, 0, False)
             self._grows_by(plan, plan.queues[0])
             return is_much
-        size = len(records)
+        size, start = len(records), growing.count
         self.unconfirmed_bytes += size
         self._gathered_bytes += size
-        start = growing.count
         growing.records.append(records)
         growing.size += size
         growing.count += count

@@ -8,6 +8,7 @@ from typing import Final
 from shardmq.gateway.links.publish_plan import PublishPlan, SortingQueues
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.message.properties import Properties
+from shardmq.message.record_batch import KEYED
 from shardmq.topology.arguments import QueueArguments
 from shardmq.topology.entities import REPLY_QUEUES, Queue
 from shardmq.topology.topology import Topology
@@ -165,7 +166,10 @@ class Routes:
         if plan is None:
             if len(self._plans) >= ROUTES_MAX:
                 self._plans.clear()
-            plan = self._plans[place] = PublishPlan.of(queues, exchange, key, flags, priority)
+            common = (
+                self.plan(queues, exchange, "", flags | KEYED, priority) if exchange and not flags & KEYED else None
+            )
+            plan = self._plans[place] = PublishPlan.of(queues, exchange, key, flags, priority, common)
         return plan
 
     def forget(self) -> None:

@@ -72,6 +72,11 @@ def pack(contents: Sequence[Content]) -> bytes:
     return array[_ARRAY_HEADER_BYTES.get(array[0], 1) :]
 
 
+def packed_key(key: str) -> bytes:
+    """A key as it lies behind a record's body."""
+    return _encode(key)
+
+
 def with_key(record: bytes, key: str) -> bytes:
     """A record without a key, with that key."""
     return b"%b%b%b" % (_HEADER, _inside(record), _encode(key))

@@ -16,13 +16,14 @@ from shardmq.errors import ReplyCode
 from shardmq.gateway.links.fan_out import FanOut
 from shardmq.gateway.links.publish_plan import PublishPlan, SortingQueues
 from shardmq.gateway.links.publish_window import PublishWindow
+from shardmq.message.keyed_records import keys_of, runs
 from shardmq.message.record import pack_many, unpack
-from shardmq.message.record_batch import RecordBatch
+from shardmq.message.record_batch import KEYED, RecordBatch
 from tests.gateway.columns import one_by_one
 
 ROUTES: list[tuple[int, ...]] = [(1,), (2,), (1, 2), (3, 1)]
 SORTING_ROUTES = [SortingQueues((4,)), SortingQueues((4, 5)), SortingQueues((6, 4)), (4, 1), (5, 6)]
-KINDS = [("a", 0), ("b", 1)]
+KINDS = [("a", 0), ("b", 1), ("c", 0)]
 """Routing keys and flags."""
 
 
@@ -64,6 +65,7 @@ class World:
         self.publishers = (Publisher(), Publisher())
         self.plans: dict[tuple[tuple[int, ...], tuple[str, int], int], PublishPlan] = {}
         self.places: dict[bytes, int | None] = {}  # priority, where that alone gives an order
+        self.kinds: dict[bytes, tuple[str, int]] = {}
         self.expected: dict[int, list[bytes]] = defaultdict(list)
         self.bodies: dict[tuple[int, int], list[bytes]] = {}
         self.numbers = 0
@@ -76,7 +78,11 @@ class World:
 
     def plan(self, route: tuple[int, ...], kind: tuple[str, int], priority: int) -> PublishPlan:
         place = (route, kind, priority)
-        return self.plans.setdefault(place, PublishPlan.of(route, "x", *kind, priority))
+        if place not in self.plans:
+            key, flags = kind
+            common = self.plan(route, ("", flags | KEYED), priority) if not flags & KEYED else None
+            self.plans[place] = PublishPlan.of(route, "x", key, flags, priority, common)
+        return self.plans[place]
 
     def publish(
         self, who: int, route: tuple[int, ...], kind: tuple[str, int], count: int, way: str, priority: int = 0
@@ -92,6 +98,7 @@ class World:
             self.numbered.update(bodies)
         is_sorted = isinstance(route, SortingQueues) and way not in ("counted", "numbered")
         self.places.update(dict.fromkeys(bodies, priority if is_sorted else None))
+        self.kinds.update(dict.fromkeys(bodies, kind))
         for queue in route:
             self.expected[queue] += bodies
         plan = self.plan(route, kind, priority)
@@ -113,8 +120,10 @@ class World:
     def heard(self) -> dict[int, list[bytes]]:
         queues: dict[int, list[bytes]] = defaultdict(list)
         for publish in self.link.publishes:
-            records = unpack(publish.batch.records, publish.batch.count)
-            for place, record in enumerate(records):
+            batch = publish.batch
+            records = [record for run in runs(batch) for record in unpack(run.records, run.count)]
+            for place, (record, key) in enumerate(zip(records, keys_of(batch), strict=True)):
+                assert self.kinds[record.body] == (key, batch.flags & ~KEYED)
                 assert (record.body in self.numbered) == bool(publish.producer)
                 assert not publish.producer or int(record.body) + 1 == publish.sequence + place
             for queue in publish.queues:
@@ -128,7 +137,8 @@ class World:
             if number <= self.answered or number not in refusals:
                 continue
             taken = min(refusals[number], publish.batch.count - 1)
-            lost |= {record.body for record in unpack(publish.batch.records, publish.batch.count)[taken:]}
+            records = [record for run in runs(publish.batch) for record in unpack(run.records, run.count)]
+            lost |= {record.body for record in records[taken:]}
             self.window.on_refusal(PublishRefusal(number, ReplyCode.RESOURCE_ERROR, "full", taken))
         self.answered = len(self.link.publishes)
         self.window.on_confirmed(Confirmed(self.answered))
