@@ -44,6 +44,41 @@ def test_a_key_has_one_partition_whatever_the_protocol(channel: BlockingChannel,
     topics.topic_delete("keys")
 
 
+def test_messages_of_many_keys_are_read_with_their_keys_in_order(
+    channel: BlockingChannel, topics: shardmq.Channel
+) -> None:
+    topics.topic_declare("many", 2)
+    sent = [(f"key-{number % 20}", b"%d" % number) for number in range(600)]
+    for key, body in sent[:300]:
+        channel.basic_publish("many", key, body, pika.BasicProperties(headers={"n": int(body)}))
+    while sum(counts(channel, "many", 2)) < 300:
+        pass
+    with topics.publisher() as publisher:
+        publisher.publish_keyed("many", sent[300:])
+    channel.basic_qos(prefetch_count=100)
+    by_amqp: list[tuple[str, bytes]] = []
+    by_sdk: list[tuple[str, bytes]] = []
+    for partition, count in enumerate(counts(channel, "many", 2)):
+        first, queue = {"x-stream-offset": "first"}, f"many-{partition}"
+        for offset, (method, properties, body) in zip(
+            range(count), channel.consume(queue, arguments=first), strict=False
+        ):
+            by_amqp.append((method.routing_key, body))
+            assert properties.headers["x-stream-offset"] == offset
+            assert properties.headers.get("n", int(body)) == int(body)
+            channel.basic_ack(method.delivery_tag)
+        channel.cancel()
+        messages = topics.consume(queue, auto_ack=True, arguments=first)
+        by_sdk += [(message.routing_key, message.body) for _, message in zip(range(count), messages, strict=False)]
+        messages.close()
+    assert by_amqp == by_sdk
+    assert sorted(by_amqp, key=lambda pair: int(pair[1])) == sent
+    for key in {key for key, _ in sent}:
+        own = [int(body) for found, body in by_amqp if found == key]
+        assert own == sorted(own)
+    topics.topic_delete("many")
+
+
 def test_a_header_chooses_the_partition(channel: BlockingChannel, topics: shardmq.Channel) -> None:
     topics.topic_declare("headers", 3, partitioner="explicit")
     channel.confirm_delivery()

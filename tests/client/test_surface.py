@@ -51,7 +51,7 @@ OF_A_CONNECTION = {
         "vhost_put",
     ),
 }
-OF_A_PUBLISHER = {"close", "flush", "publish", "publish_many", "unconfirmed"}
+OF_A_PUBLISHER = {"close", "flush", "publish", "publish_keyed", "publish_many", "unconfirmed"}
 OF_A_MESSAGE = {
     *(
         "ack",

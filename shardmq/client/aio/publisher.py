@@ -22,6 +22,7 @@ from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.publishing.builder import BatchBuilder
 from shardmq.client.core.publishing.collector import BatchCollector
 from shardmq.client.core.publishing.keyed import KeyedBuilder
+from shardmq.client.core.publishing.pairs import batches_of_pairs
 from shardmq.client.core.validation import check_delay, check_names, check_sequence
 from shardmq.errors import ChannelError, InvalidRequest, ShardmqError, Unroutable
 from shardmq.message.properties import Properties
@@ -200,6 +201,34 @@ class Publisher:
             batch = (exchange, routing_key, flags, count, records, delay_ms, producer, number, 0)
             self._send_batches([*self._collecting.take(), batch])
             number += count
+            await self._transport.make_room(self._timeout)
+
+    async def publish_keyed(
+        self,
+        exchange: str,
+        messages: Iterable[tuple[str, bytes]],
+        properties: Properties | None = None,
+        mandatory: bool = False,
+    ) -> None:
+        """Publish many messages that share exchange and properties, each with its routing key, in the order they come.
+
+        Args:
+            exchange: where to, as a topic.
+            messages: routing key and body of each, in any iterable; taken a batch at a time.
+            properties: of all of them.
+            mandatory: they come back where no queue takes them.
+
+        Raises:
+            ShardmqError: what `publish` raises; the batches before the one at fault were sent.
+            TypeError: a message is no pair of a str and bytes; the same.
+        """
+        check_names(exchange=exchange)
+        check_sequence(self._producer, None)
+        for batch in batches_of_pairs(exchange, messages, properties, mandatory, self._core.state.server):
+            if self.unconfirmed >= self._collecting.window:
+                await self._wait_for_window()
+            self._check()
+            self._send_batches([*self._collecting.take(), batch])
             await self._transport.make_room(self._timeout)
 
     async def flush(self, timeout: float | None = None) -> None:

@@ -25,6 +25,7 @@ from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.publishing.builder import BatchBuilder
 from shardmq.client.core.publishing.collector import BatchCollector
 from shardmq.client.core.publishing.keyed import KeyedBuilder
+from shardmq.client.core.publishing.pairs import batches_of_pairs
 from shardmq.client.core.validation import check_delay, check_names, check_sequence
 from shardmq.client.sync.answers import PendingAnswer
 from shardmq.client.sync.transport import Transport
@@ -203,6 +204,35 @@ class Publisher:
                 batch = (exchange, routing_key, flags, count, records, delay_ms, producer, number, 0)
                 self._send_batches([*self._collecting.take(), batch])
             number += count
+            self._transport.make_room(self._timeout)
+
+    def publish_keyed(
+        self,
+        exchange: str,
+        messages: Iterable[tuple[str, bytes]],
+        properties: Properties | None = None,
+        mandatory: bool = False,
+    ) -> None:
+        """Publish many messages that share exchange and properties, each with its routing key, in the order they come.
+
+        Args:
+            exchange: where to, as a topic.
+            messages: routing key and body of each, in any iterable; taken a batch at a time.
+            properties: of all of them.
+            mandatory: they come back where no queue takes them.
+
+        Raises:
+            ShardmqError: what `publish` raises; the batches before the one at fault were sent.
+            TypeError: a message is no pair of a str and bytes; the same.
+        """
+        check_names(exchange=exchange)
+        check_sequence(self._producer, None)
+        for batch in batches_of_pairs(exchange, messages, properties, mandatory, self._core.state.server):
+            if self.unconfirmed >= self._collecting.window:
+                self._wait_for_window()
+            self._check()
+            with self._lock:
+                self._send_batches([*self._collecting.take(), batch])
             self._transport.make_room(self._timeout)
 
     def flush(self, timeout: float | None = None) -> None:

@@ -172,6 +172,30 @@ class Transaction:
         else:
             self._core.check_taking()
 
+    def publish_keyed(
+        self,
+        exchange: str,
+        messages: Iterable[tuple[str, bytes]],
+        properties: Properties | None = None,
+        mandatory: bool = False,
+    ) -> None:
+        """Publish many messages that share exchange and properties, each with its routing key, in the order they come.
+
+        Args:
+            exchange: where to, as a topic.
+            messages: routing key and body of each, in any iterable; taken a batch at a time.
+            properties: of all of them.
+            mandatory: they come back where no queue takes them.
+
+        Raises:
+            ShardmqError: what `publish` raises; the batches before the one at fault were sent.
+            TypeError: a message is no pair of a str and bytes; the same.
+        """
+        if self._core.is_taking:
+            self._publisher.publish_keyed(exchange, messages, properties, mandatory)
+        else:
+            self._core.check_taking()
+
     def commit_offsets(self, consumer: GroupConsumer) -> None:
         """Commit with this transaction what a consumer has handed out: all of it takes effect, or nothing.
 

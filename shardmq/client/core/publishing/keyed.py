@@ -81,6 +81,8 @@ class KeyedBuilder(MixedBuilder):
         """Pack some of its bodies."""
         waiting = cast("list[KeyedContent]", bodies)
         key = waiting[0][2]
+        if {type(key) for *_, key in waiting} != {str}:
+            waiting = [(head, body, str.__str__(key)) for head, body, key in waiting]
         if self.packed_count or any(each[2] != key for each in waiting):
             self._only_key = None
             packed = keyed_records.pack(waiting)
