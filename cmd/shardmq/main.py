@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "user": "shardmq.cmd.admin.user:user",
     "vhost": "shardmq.cmd.admin.vhost:vhost",
     "permission": "shardmq.cmd.admin.permission:permission",
+    "policy": "shardmq.cmd.admin.policy:policy",
     "connection": "shardmq.cmd.admin.connection:connection",
     "channel": "shardmq.cmd.admin.connection:channel",
     "consumer": "shardmq.cmd.admin.connection:consumer",

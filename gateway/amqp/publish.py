@@ -170,6 +170,7 @@ def _plan(
     """
     client = channel.client
     client.permissions.check_write(method.exchange)
+    client.permissions.check_topic("write", method.exchange, method.routing_key)
     route = client.state.find_route(client.vhost, method.exchange, method.routing_key)
     facts = _lists.facts(raw)
     if method.immediate or route is None or route.turns is not None or len(route) != 1:
@@ -194,6 +195,7 @@ def _publish_alike(channel: AmqpChannel, event: PublishesReceived) -> None:
     state = client.state
     state.changed()
     client.permissions.check_write(method.exchange)
+    client.permissions.check_topic("write", method.exchange, method.routing_key)
     route = state.find_route(client.vhost, method.exchange, method.routing_key)
     if route is not None and route.turns is not None:
         route = route.turns.take()

@@ -91,16 +91,17 @@ class DeadLetterPublisher:
     def _republish(self, link: ShardLink, queue: Queue, dead: DeadLetter) -> None:
         """Publish messages with one routing key."""
         state, arguments = self._state, _arguments(queue, dead)
-        assert arguments.dead_letter_exchange is not None
+        whose = link, link.life, dead.queue, dead.group
+        if arguments.dead_letter_exchange is None:  # a policy made them dead letters, and is gone or another one
+            self._leads_nowhere(_PendingDeadLetter(*whose, dead.first, dead.first + dead.batch.count, dead.producer))
+            return
         key = arguments.dead_letter_routing_key
         origin, place = dead.batch, 0
         reached: dict[ShardLink, set[int]] = {}
         for (route, priority), letters in groupby(self._letters(queue, arguments, dead), key=itemgetter(0, 1)):
             records = [record for *_, record in letters]
             first = dead.first + place
-            pending = _PendingDeadLetter(
-                link, link.life, dead.queue, dead.group, first, first + len(records), dead.producer
-            )
+            pending = _PendingDeadLetter(*whose, first, first + len(records), dead.producer)
             batch = RecordBatch(
                 arguments.dead_letter_exchange,
                 origin.routing_key if key is None else key,
@@ -210,9 +211,9 @@ class DeadLetterPublisher:
 
 
 def _arguments(queue: Queue, dead: DeadLetter) -> QueueArguments:
-    """Return the arguments of a queue, with those of the group whose messages died in it."""
+    """Return the arguments of a queue, with those of its policies, or of the group whose messages died in it."""
     arguments = QueueArguments.of(queue.arguments)
-    if not dead.group:
+    if not dead.group and dead.exchange is None:
         return arguments
     return msgspec.structs.replace(
         arguments, dead_letter_exchange=dead.exchange, dead_letter_routing_key=dead.routing_key

@@ -14,12 +14,14 @@ from typing import Any, Final
 from shardmq.bus.coordinator_link import Reply
 from shardmq.bus.messages.base import Inspect
 from shardmq.definitions.export import shown_hash
+from shardmq.definitions.policies import topic_permission_row
 from shardmq.definitions.rows import (
     STAGED,
     Row,
     binding_row,
     exchange_row,
     permission_row,
+    policy_columns,
     queue_row,
     topic_row,
     transaction_row,
@@ -35,6 +37,7 @@ from shardmq.gateway.session.client import Client
 from shardmq.protocol.native.operations.connection import StatusGet
 from shardmq.protocol.native.operations.topology import TopologyList
 from shardmq.topology.entities import MANAGEMENT_TAGS, REPLY_QUEUES, SEE_ALL_TAGS, OpenTransaction, User
+from shardmq.topology.policies.preview import policy_row
 
 Tags = tuple[str, ...]
 
@@ -48,8 +51,12 @@ def user_row(user: User, with_hash: bool) -> Row:
 
 
 def _exchanges(client: Client, _tags: Tags) -> list[Row]:
-    found, here = client.state.topology.exchanges.values(), client.vhosts_shown
-    return [exchange_row(exchange) for exchange in found if exchange.vhost in here]
+    topology, here = client.state.topology, client.vhosts_shown
+    return [
+        exchange_row(exchange) | policy_columns(topology.policies.applied(exchange))
+        for exchange in topology.exchanges.values()
+        if exchange.vhost in here
+    ]
 
 
 def _bindings(client: Client, _tags: Tags) -> list[Row]:
@@ -80,6 +87,24 @@ def _permissions(client: Client, tags: Tags) -> list[Row]:
     return [permission_row(each) for each in found if sees_all or each.user == client.user]
 
 
+def _topic_permissions(client: Client, tags: Tags) -> list[Row]:
+    sees_all = _sees_all(tags)
+    found = client.state.topology.topic_permissions
+    return [
+        topic_permission_row(each)
+        for (user, _), there in found.items()
+        if sees_all or user == client.user
+        for each in there.values()
+    ]
+
+
+def _policies(client: Client, tags: Tags) -> list[Row]:
+    """Policies and operator policies of the virtual hosts that the user may open, in the order of precedence."""
+    topology, sees_all = client.state.topology, _sees_all(tags)
+    found = sorted(topology.policies, key=lambda each: (each.vhost, each.is_operator, -each.priority, each.name))
+    return [policy_row(each) for each in found if sees_all or (client.user, each.vhost) in topology.permissions]
+
+
 def _sees_all(tags: Tags) -> bool:
     return not SEE_ALL_TAGS.isdisjoint(tags)
 
@@ -92,6 +117,8 @@ _AT_HAND: Final[Mapping[str, Callable[[Client, Tags], list[Row]]]] = MappingProx
         "vhosts": _vhosts,
         "users": _users,
         "permissions": _permissions,
+        "topic-permissions": _topic_permissions,
+        "policies": _policies,
     }
 )
 """Lists that the replica has."""
@@ -101,7 +128,8 @@ _OF_VHOST: Final = frozenset({"exchanges", "bindings", "topics", "groups", "queu
 """Lists of what is in the connection's virtual host."""
 
 
-def _may_see(client: Client, vhost: str) -> bool:
+def may_see(client: Client, vhost: str) -> bool:
+    """Whether the user may see what is in a virtual host."""
     return _sees_all(client.tags) or (client.user, vhost) in client.state.topology.permissions
 
 
@@ -120,7 +148,7 @@ def topology_list(channel: Channel, operation: TopologyList, reply: Reply) -> No
     client, noun = channel.client, operation.noun
     if client.is_administrative:
         _check_manager(client)
-    elif noun in _OF_VHOST and not _may_see(client, client.vhost):
+    elif noun in _OF_VHOST and not may_see(client, client.vhost):
         raise AccessRefused(f"access to vhost '{client.vhost}' refused for user '{client.user}'")
     if noun in _AT_HAND:
         reply(_AT_HAND[noun](client, client.tags))
@@ -143,11 +171,11 @@ def _list_queues(client: Client, reply: Reply) -> None:
 
     def join(tables: list[Row]) -> None:
         counts = {row["id"]: row for table in tables for row in table["queues"] if row["vhost"] in here}
-        found = client.state.topology.queues.values()
+        topology = client.state.topology
         reply(
             [
-                queue_row(queue, counts.get(queue.id))
-                for queue in found
+                queue_row(queue, counts.get(queue.id)) | policy_columns(topology.policies.applied(queue))
+                for queue in topology.queues.values()
                 if queue.vhost in here and not queue.name.startswith(REPLY_QUEUES)
             ]
         )
@@ -204,7 +232,7 @@ def status_get(channel: Channel, _operation: StatusGet, reply: Reply) -> None:
             link.ask(Inspect(), gathering.take, ANSWER_SECONDS)
 
     def show(tables: list[Row]) -> None:
-        found = [row for table in tables for row in table["queues"] if _may_see(client, row["vhost"])]
+        found = [row for table in tables for row in table["queues"] if may_see(client, row["vhost"])]
         found.sort(key=lambda queue: (queue["vhost"], queue["name"]))
         reply({"processes": [], "queues": found, "own": own})
 

@@ -25,8 +25,8 @@ from shardmq.protocol.native.operations.topology import (
 from shardmq.topology.arguments import SERVER_NAMED
 from shardmq.topology.commands import Bind, DeclareExchange, DeclareQueue, DeleteExchange, Unbind
 from shardmq.topology.entities import DEFAULT_EXCHANGE
+from shardmq.topology.policies.keys import ALTERNATE
 from shardmq.topology.repeats import is_repeated
-from shardmq.topology.router import ALTERNATE
 
 SERVER_NAME_BYTES: Final = 16
 """Random bytes in the name of a queue whose client gave none: 22 characters."""
@@ -133,7 +133,7 @@ def queue_bind(channel: Channel, operation: QueueBind, reply: Reply, *, any_key:
         InvalidRequest: the key has no sensible meaning for that exchange.
     """
     client = channel.client
-    _check_ends(client, "queue", operation.queue, operation.exchange)
+    _check_ends(client, "queue", operation.queue, operation.exchange, operation.routing_key)
     client.state.topology.exchange(client.vhost, operation.exchange)
     client.queue(operation.queue)
     if not any_key:
@@ -151,7 +151,7 @@ def queue_unbind(channel: Channel, operation: QueueUnbind, reply: Reply) -> None
         ResourceLocked: the queue is exclusive to another connection.
     """
     client = channel.client
-    _check_ends(client, "queue", operation.queue, operation.exchange)
+    _check_ends(client, "queue", operation.queue, operation.exchange, operation.routing_key)
     client.queue(operation.queue)
     command = Unbind(client.vhost, operation.exchange, operation.queue, operation.routing_key, operation.arguments)
     client.perform(command, done(reply))
@@ -167,7 +167,7 @@ def exchange_bind(channel: Channel, operation: ExchangeBind, reply: Reply, *, an
     """
     client = channel.client
     _not_default(operation.destination, "bound")
-    _check_ends(client, "exchange", operation.destination, operation.source)
+    _check_ends(client, "exchange", operation.destination, operation.source, operation.routing_key)
     client.state.topology.exchange(client.vhost, operation.source)
     client.state.topology.exchange(client.vhost, operation.destination)
     if not any_key:
@@ -191,7 +191,7 @@ def exchange_unbind(channel: Channel, operation: ExchangeUnbind, reply: Reply) -
     """
     client = channel.client
     _not_default(operation.destination, "unbound")
-    _check_ends(client, "exchange", operation.destination, operation.source)
+    _check_ends(client, "exchange", operation.destination, operation.source, operation.routing_key)
     command = Unbind(
         client.vhost,
         operation.source,
@@ -211,10 +211,11 @@ def _perform(client: Client, command: DeclareExchange | Bind, reply: Reply) -> N
         client.perform(command, done(reply))
 
 
-def _check_ends(client: Client, kind: str, destination: str, source: str) -> None:
+def _check_ends(client: Client, kind: str, destination: str, source: str, key: str) -> None:
     client.permissions.check_write(destination, kind)
     _not_default(source, "bound to, nor unbound from, anything by hand")
     client.permissions.check_read(source, "exchange")
+    client.permissions.check_topic("read", source, key)
 
 
 def _not_default(exchange: str, what: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.messages.reads import Peek, SeenBatch
 from shardmq.errors import ChannelError, ConnectionFault, NotAllowed, ReplyCode, RequestError
-from shardmq.gateway.handlers import administration, lists, reads, topology, transactions
+from shardmq.gateway.handlers import administration, lists, policies, reads, topology, transactions
 from shardmq.gateway.handlers.replies import delivery_tables, shaped
 from shardmq.gateway.handlers.statistics import requests as statistics
 from shardmq.gateway.handlers.topics import groups, pulls, topics
@@ -185,6 +185,7 @@ _REQUESTS: Final[Mapping[type[Operation], Callable[[Channel, Any, Reply], None]]
         **lists.REQUESTS,
         **statistics.REQUESTS,
         **administration.REQUESTS,
+        **policies.REQUESTS,
         **transactions.REQUESTS,
         **reads.REQUESTS,
         **groups.REQUESTS,

@@ -100,12 +100,13 @@ class ChannelConsumers(ChannelPrefetch):
         consumer.priority = priority
         consumer.exclusive = exclusive
         consumer.timeout_ms = timeout_ms
-        consumer.times_out = timeout_ms > 0 or TIMEOUT in queue.arguments
+        arguments = client.state.topology.policies.arguments(queue)
+        consumer.times_out = timeout_ms > 0 or TIMEOUT in arguments
         consumer.reading = reading
         self.by_tag[tag] = consumer
         client.consumers += 1
         consumer.takes_replies = client.state.replies.add(queue, consumer, self)
-        is_special = exclusive or queue.auto_delete or consumer.takes_replies or EXPIRES in queue.arguments
+        is_special = exclusive or queue.auto_delete or consumer.takes_replies or EXPIRES in arguments
         consumer.is_plain = not is_special and reading is None
         if link.start_unasked(consumer):
             reply(tag)
@@ -227,7 +228,7 @@ class ChannelConsumers(ChannelPrefetch):
         if consumer is None:
             large_messages.forget_getters(self._getters)
             consumer = self._getters[queue.id] = link.add_consumer(self, queue.id, "")
-            consumer.times_out = TIMEOUT in queue.arguments
+            consumer.times_out = TIMEOUT in self.client.state.topology.policies.arguments(queue)
 
         def got(outcome: Outcome) -> None:
             if isinstance(outcome, Got):

@@ -74,6 +74,7 @@ class ChannelPublisher:
             return
         try:
             client.permissions.check_write(exchange)
+            client.permissions.check_topic("write", exchange, key)
             if publish.transaction:
                 client.check_staging(publish.transaction, publish.producer)
             route = state.find_route(client.vhost, exchange, key)
@@ -190,6 +191,7 @@ class ChannelPublisher:
         client.state.changed()
         try:
             client.permissions.check_write(publish.exchange)
+            client.permissions.check_topics("write", publish.exchange, keys)
             if publish.transaction:
                 client.check_staging(publish.transaction, producer)
             elif 0 < producer < FRAMED_PRODUCERS:

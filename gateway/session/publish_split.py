@@ -287,6 +287,8 @@ class PublishSplitter(NamedTuple):
             route = state.find_route(vhost, exchange, key)
             if route is not None:
                 return route if route.turns is None else route.turns.at(self.turn)
+        else:
+            state.permissions(self.user, vhost).check_topics("write", exchange, more)
         return state.routes.of_message(vhost, exchange, (key, *more), properties, self.turn)
 
     def _check_impersonation(self, user: str) -> None:

@@ -1,6 +1,6 @@
 """What a user may do in a virtual host: the permission there, applied to names."""
 
-from functools import lru_cache
+from collections.abc import Iterable
 from typing import Final
 
 import regex
@@ -10,6 +10,7 @@ from shardmq.gateway.links.publish_plan import PublishPlan
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.protocol.amqp.methods.basic import BasicPublish
 from shardmq.topology.entities import DEFAULT_EXCHANGE, Permission
+from shardmq.topology.expressions import compiled
 from shardmq.topology.topology import Topology
 
 DEFAULT_EXCHANGE_NAME: Final = "amq.default"
@@ -18,48 +19,8 @@ DEFAULT_EXCHANGE_NAME: Final = "amq.default"
 NAMES_MAX: Final = 4096
 """Names remembered as allowed, for each verb; past it they are forgotten, and matched again."""
 
-MATCH_SECONDS: Final = 0.05
-"""Matching an expression with a name may take this long: most take a few microseconds, and a few, as `(a+)+$`, twice as
-long for every further character. While one is matched, nobody else is served."""
-
-
 PlanKey = tuple[int, bytes | bool]
 """The id of a publish's method, and its property list; or whether it is persistent, if nothing else in it matters."""
-
-
-class _Expression:
-    """A permission's expression.
-
-    One that took too long once is found nowhere from then on, and so is one that nests deeper than a gateway reads
-    anything: the coordinator, which looked at it first, has more room on its stack.
-
-    Attributes:
-        is_too_slow: whether that has happened.
-    """
-
-    __slots__ = ("_pattern", "is_too_slow")
-
-    def __init__(self, expression: str) -> None:
-        self.is_too_slow = False
-        try:
-            self._pattern = regex.compile(expression or "^$")
-        except RecursionError:
-            self.is_too_slow = True
-
-    def is_in(self, name: str) -> bool:
-        """Whether it is found in a name."""
-        if self.is_too_slow:
-            return False
-        try:
-            return self._pattern.search(name, timeout=MATCH_SECONDS) is not None
-        except TimeoutError:
-            self.is_too_slow = True
-            return False
-
-
-@lru_cache(maxsize=1024)
-def _compiled(expression: str) -> _Expression:
-    return _Expression(expression)
 
 
 class Permissions:
@@ -82,7 +43,17 @@ class Permissions:
             with the method, whose id is its own while it is here.
     """
 
-    __slots__ = ("__weakref__", "_configurable", "_readable", "_topology", "_user", "_vhost", "_writable", "plans")
+    __slots__ = (
+        "__weakref__",
+        "_configurable",
+        "_readable",
+        "_topics",
+        "_topology",
+        "_user",
+        "_vhost",
+        "_writable",
+        "plans",
+    )
 
     def __init__(self, topology: Topology, user: str, vhost: str) -> None:
         self._topology = topology
@@ -92,6 +63,7 @@ class Permissions:
         self._writable: set[str] = set()
         self._readable: set[str] = set()
         self.plans: dict[PlanKey, tuple[ShardLink, PublishPlan, BasicPublish]] = {}
+        self._topics: set[tuple[str, str, str]] = set()
 
     def forget(self) -> None:
         """Forget what was allowed: the permissions or the topology may have changed."""
@@ -99,6 +71,7 @@ class Permissions:
         self._configurable.clear()
         self._writable.clear()
         self._readable.clear()
+        self._topics.clear()
 
     def check_configure(self, name: str, kind: str = "queue") -> None:
         """Refuse to declare or delete a queue or exchange, unless the user may."""
@@ -115,10 +88,41 @@ class Permissions:
         if name not in self._readable:
             self._check("read", kind, name, self._readable)
 
+    def check_topic(self, verb: str, exchange: str, key: str) -> None:
+        """Refuse to publish with a routing key to a topic exchange ("write"), or to bind by it there ("read").
+
+        Raises:
+            AccessRefused: a topic permission of the user for that exchange does not allow it.
+        """
+        if self._topology.topic_permissions and (verb, exchange, key) not in self._topics:
+            self._check_topic(verb, exchange, key)
+
+    def check_topics(self, verb: str, exchange: str, keys: Iterable[str]) -> None:
+        """Refuse what `check_topic` refuses, for any of several routing keys."""
+        if self._topology.topic_permissions:
+            for key in keys:
+                self.check_topic(verb, exchange, key)
+
+    def _check_topic(self, verb: str, exchange: str, key: str) -> None:
+        allowed = self._topology.topic_permissions.get((self._user, self._vhost), {}).get(exchange)
+        declared = self._topology.exchanges.get((self._vhost, exchange))
+        if allowed is not None and declared is not None and declared.type == "topic":
+            expression = getattr(allowed, verb) or "^$"
+            for name, value in (("{username}", self._user), ("{vhost}", self._vhost)):
+                expression = expression.replace(name, regex.escape(value))
+            if not compiled(expression).is_in(key):
+                raise AccessRefused(
+                    f"access to topic '{key}' in exchange '{exchange}' in vhost '{self._vhost}' refused for user "
+                    f"'{self._user}'"
+                )
+        if len(self._topics) >= NAMES_MAX:
+            self._topics.clear()
+        self._topics.add((verb, exchange, key))
+
     def _check(self, verb: str, kind: str, name: str, allowed: set[str]) -> None:
         permission: Permission | None = self._topology.permissions.get((self._user, self._vhost))
         shown = DEFAULT_EXCHANGE_NAME if name == DEFAULT_EXCHANGE else name
-        expression = None if permission is None else _compiled(getattr(permission, verb))
+        expression = None if permission is None else compiled(getattr(permission, verb) or "^$")
         if expression is None or not expression.is_in(shown):
             why = (
                 ": the expression nests too deep or takes too long to match; write a simpler one"

@@ -11,6 +11,7 @@ from shardmq.message.properties import Properties
 from shardmq.message.record_batch import KEYED
 from shardmq.topology.arguments import QueueArguments
 from shardmq.topology.entities import REPLY_QUEUES, Queue
+from shardmq.topology.policies.matching import Policies
 from shardmq.topology.topology import Topology
 
 ROUTES_MAX: Final = 65_536
@@ -34,12 +35,13 @@ class Route(tuple[tuple[ShardLink, tuple[int, ...]], ...]):
     turns: "RouteTurns | None"
 
     @staticmethod
-    def to(queues: Sequence[Queue], links: Sequence[ShardLink]) -> "Route":
+    def to(queues: Sequence[Queue], links: Sequence[ShardLink], policies: Policies) -> "Route":
         """The route to these queues, by way of these shards."""
         by_shard: dict[int, list[int]] = {}
         for queue in queues:
             by_shard.setdefault(queue.shard, []).append(queue.id)
-        arguments = [QueueArguments.of(queue.arguments) for queue in queues if queue.arguments]
+        effective = [policies.arguments(queue) for queue in queues]
+        arguments = [QueueArguments.of(each) for each in effective if each]
         levels = {each.max_priority if each.overflow == "drop-head" else None for each in arguments}
         sorts = len(arguments) == len(queues) and len(levels) == 1 and None not in levels
         of_shard = SortingQueues if sorts else tuple[int, ...]
@@ -131,7 +133,7 @@ class Routes:
         if route is None:
             find = partial(self.of_message, vhost, exchange, (key,), None)
             find(0)  # raises where nobody may publish there
-            route = self._turns[place] = Route.to((), self._links)
+            route = self._turns[place] = Route.to((), self._links, self._topology.policies)
             route.turns = RouteTurns(turns, find)
         return route
 
@@ -153,7 +155,7 @@ class Routes:
         ids = (queues[0].id,) if len(queues) == 1 else tuple([queue.id for queue in queues])
         route = self._by_queues.get(ids)
         if route is None:
-            route = Route.to(queues, self._links)
+            route = Route.to(queues, self._links, self._topology.policies)
             if len(self._by_queues) >= ROUTES_MAX:
                 self._by_queues.clear()
             self._by_queues[ids] = route

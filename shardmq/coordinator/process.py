@@ -107,7 +107,7 @@ def _put_together(
         dialer: Dialer[FromShard] = Dialer(sockets, address, "coordinator", "coordinator", FromShard, peer)
         shards.append(ShardLink(number, dialer, members))
     for queue in topology.queues.values():
-        shards[queue.shard].add(queue)
+        shards[queue.shard].add(topology.policies.given(queue))
     for queue_id, number in stored.tombstones.items():
         if number < len(shards):
             shards[number].drop(queue_id)

@@ -3,5 +3,6 @@
 schema.py    The shape of what is read.
 rows.py      What exists, as rows of lists and definitions.
 export.py    Writing definitions.
+policies.py  Policies, operator policies and topic permissions, out and in.
 importer.py  Reading them, as an import plan: stages of commands, and what is skipped and why.
 """

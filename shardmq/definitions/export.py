@@ -1,13 +1,15 @@
 """Writing definitions, in the shape of RabbitMQ's tools (https://www.rabbitmq.com/docs/definitions).
 
-Definitions hold what is durable: virtual hosts, users, permissions, topics, exchanges, queues and bindings. Exclusive
-queues and the exchanges that every virtual host has are left out, and so are the parts of topics, which come with them.
+Definitions hold what is durable: virtual hosts, users, permissions, policies, topics, exchanges, queues and bindings.
+Exclusive queues and the exchanges that every virtual host has are left out, and so are the parts of topics, which come
+with them.
 """
 
 import base64
 import binascii
 from typing import Final
 
+from shardmq.definitions.policies import exported_parameters, exported_policies, exported_topic_permissions
 from shardmq.definitions.rows import Row, binding_row, exchange_row, permission_row, topic_row
 from shardmq.errors import InvalidRequest
 from shardmq.topology.entities import Binding, Exchange, Queue, Topic
@@ -66,14 +68,17 @@ def export(topology: Topology) -> Row:
         "users": [_user(topology, name) for name in topology.users],
         "vhosts": [_vhost(topology, name) for name in topology.vhosts],
         "permissions": [permission_row(each) for each in topology.permissions.values()],
-        "topic_permissions": [],
+        "topic_permissions": exported_topic_permissions(topology),
         "parameters": [
-            {"component": VHOST_LIMITS[0], "name": VHOST_LIMITS[1], "vhost": vhost.name, "value": vhost.limits}
-            for vhost in topology.vhosts.values()
-            if vhost.limits
+            *exported_parameters(topology),
+            *(
+                {"component": VHOST_LIMITS[0], "name": VHOST_LIMITS[1], "vhost": vhost.name, "value": vhost.limits}
+                for vhost in topology.vhosts.values()
+                if vhost.limits
+            ),
         ],
         "global_parameters": [],
-        "policies": [],
+        "policies": exported_policies(topology),
         "topics": [_topic(topic) for topic in topology.topics.values()],
         "queues": [_queue(queue) for queue in queues],
         "exchanges": [exchange_row(exchange) for exchange in exchanges],

@@ -1,8 +1,8 @@
 """Reading definitions, as an import plan: stages of commands, and what is skipped and why.
 
 A plan is a pure function of the definitions and the topology. Definitions that make no sense are refused before
-anything is created. What RabbitMQ has and this broker has not (policies, streams, …) is skipped with a sentence. What
-exists already stays as it is, with a sentence where it is different.
+anything is created. What RabbitMQ has and this broker has not (mirrors, shovels, …) is skipped with a sentence. Queues
+and exchanges that exist stay as they are, with a sentence where they are different.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from shardmq.definitions.export import VHOST_LIMITS, stored_hash
+from shardmq.definitions.policies import OPERATOR_POLICY, operator_policy, put_policy, put_topic_permission
 from shardmq.definitions.schema import (
     BindingItem,
     Definitions,
@@ -63,7 +64,18 @@ class ImportStep:
     command: Command
 
 
-NOUNS: Final = ("vhosts", "users", "limits", "permissions", "topics", "exchanges", "queues", "bindings")
+NOUNS: Final = (
+    "vhosts",
+    "users",
+    "limits",
+    "permissions",
+    "topic_permissions",
+    "policies",
+    "topics",
+    "exchanges",
+    "queues",
+    "bindings",
+)
 """What is imported, in this order."""
 
 QUEUE_TYPES: Final = ("classic", "quorum", "stream")
@@ -133,6 +145,7 @@ class ImportPlan:
         self._plan_users(read)
         for permission in read.permissions:
             self._plan_permission(permission)
+        self._plan_policies(read)
         for topic in read.topics:
             self._plan_topic(topic)
         for exchange in read.exchanges:
@@ -204,6 +217,22 @@ class ImportPlan:
         if there is None or (there.configure, there.write, there.read) != (item.configure, item.write, item.read):
             command = PutPermission(vhost, item.user, item.configure, item.write, item.read)
             self._add("permissions", f"permission of user '{item.user}' in vhost '{vhost}'", command)
+
+    def _plan_policies(self, read: Definitions) -> None:
+        topology, default = self._topology, self._vhost
+        for item in read.topic_permissions:
+            allowed = put_topic_permission(topology, item, default)
+            if allowed is not None:
+                thing = (
+                    f"topic permission of user '{item.user}' on exchange '{item.exchange}' in vhost '{allowed.vhost}'"
+                )
+                self._add("topic_permissions", thing, allowed)
+        parameters = [each for each in read.parameters if each.component == OPERATOR_POLICY]
+        items = [(operator_policy(each), True) for each in parameters] + [(each, False) for each in read.policies]
+        for each, is_operator in items:
+            put = put_policy(topology, each, default, is_operator, self.skipped)
+            if put is not None:
+                self._add("policies", f"policy '{each.name}' in vhost '{put.vhost}'", put)
 
     def _plan_topic(self, item: TopicItem) -> None:
         vhost = item.vhost or self._vhost
@@ -298,20 +327,12 @@ class ImportPlan:
 
     def _skip_foreign(self, definitions: dict[str, Any], read: Definitions) -> None:
         for parameter in read.parameters:
-            if (parameter.component, parameter.name) == VHOST_LIMITS:
+            if (parameter.component, parameter.name) == VHOST_LIMITS or parameter.component == OPERATOR_POLICY:
                 continue
-            component, vhost = parameter.component, parameter.vhost or self._vhost
-            what = "operator policies" if component == "operator_policy" else "parameters of that component"
-            self.skipped.append(f"{component} '{parameter.name}' in vhost '{vhost}': there are no {what} here")
-        for policy in read.policies:
+            vhost = parameter.vhost or self._vhost
+            what = "parameters of that component"
             self.skipped.append(
-                f"policy '{policy.get('name')}' in vhost '{policy.get('vhost', self._vhost)}': there are no policies "
-                "here; give the queues and exchanges arguments"
-            )
-        for topic in read.topic_permissions:
-            self.skipped.append(
-                f"topic permission of user '{topic.get('user')}' on exchange '{topic.get('exchange')}' in vhost "
-                f"'{topic.get('vhost', self._vhost)}': permissions do not depend on routing keys here"
+                f"{parameter.component} '{parameter.name}' in vhost '{vhost}': there are no {what} here"
             )
         for parameter_of_all in read.global_parameters:
             self.skipped.append(f"global parameter '{parameter_of_all.get('name')}': there are none here")

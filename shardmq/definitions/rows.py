@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from shardmq.topology.entities import Binding, Exchange, OpenTransaction, Permission, Queue, Topic, Vhost
+from shardmq.topology.policies.matching import Applied
 
 Row = dict[str, Any]
 """One row, by column."""
@@ -48,6 +49,15 @@ def queue_row(queue: Queue, counts: Row | None) -> Row:
         "messages": None if ready is None or unacked is None else ready + unacked,
         **{name: counted.get(name) for name in COUNTS},
         "consumers": counted.get("consumers"),
+    }
+
+
+def policy_columns(applied: Applied) -> Row:
+    """The columns of a queue or an exchange that say which policies apply to it, and what they say together."""
+    return {
+        "policy": None if applied.policy is None else applied.policy.name,
+        "operator_policy": None if applied.operator is None else applied.operator.name,
+        "effective_policy_definition": applied.definition,
     }
 
 

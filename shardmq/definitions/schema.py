@@ -101,6 +101,27 @@ class TopicItem(msgspec.Struct):
     arguments: Table = {}
 
 
+class PolicyItem(msgspec.Struct, rename={"apply_to": "apply-to"}):
+    """A policy."""
+
+    name: str
+    pattern: str
+    definition: Table
+    vhost: str | None = None
+    priority: int = 0
+    apply_to: str = "all"
+
+
+class TopicPermissionItem(msgspec.Struct):
+    """Which routing keys a user may use with an exchange."""
+
+    user: str
+    exchange: str
+    write: str
+    read: str
+    vhost: str | None = None
+
+
 class Definitions(msgspec.Struct):
     """All of the definitions that the broker looks at."""
 
@@ -112,8 +133,8 @@ class Definitions(msgspec.Struct):
     exchanges: list[ExchangeItem] = []
     queues: list[QueueItem] = []
     bindings: list[BindingItem] = []
-    policies: list[dict[str, Any]] = []
-    topic_permissions: list[dict[str, Any]] = []
+    policies: list[PolicyItem] = []
+    topic_permissions: list[TopicPermissionItem] = []
     global_parameters: list[dict[str, Any]] = []
 
 

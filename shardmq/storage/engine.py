@@ -30,8 +30,9 @@ Row = tuple[bytes, memoryview]
 VERSION: Final = 10
 """Of the format of stores. 1: rows without checksums, but for bodies. 2: every row with one (checksums.py). 4: bodies
 that several queues have are stored once (shards/storage/schema.py). 7: segments of partitions have times. 8: there are
-topics, groups that read them, and summaries of the tags in segments. 10: messages of a batch may differ in key.
-There is no 3, no 5 and no 9: their digits are one wrong bit away from 1, whose rows are believed without checksums."""
+topics, groups that read them, and summaries of the tags in segments. 10: messages of a batch may differ in key, and
+there are policies. There is no 3, no 5 and no 9: their digits are one wrong bit away from 1, whose rows are believed
+without checksums."""
 
 CHECKSUMS_SINCE: Final = 2
 """The first version in which every row has a checksum."""

@@ -12,6 +12,8 @@ router.py     The way of a message: exchanges, exchange-to-exchange bindings, al
 repeats.py    Whether what a command asks for is there already, exactly so.
 cascade.py    What goes along when a queue or an exchange is deleted.
 partitions.py The partitions that a name stands for.
+expressions.py Regular expressions that users give, and the time they may take.
 passwords.py  Users' passwords as salted hashes, ours and RabbitMQ's.
+policies/     Settings of all queues and exchanges whose names match.
 exchanges/    Exchange types, one file each; pure functions of bindings, key and properties.
 """

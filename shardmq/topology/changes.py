@@ -6,7 +6,18 @@ permissions.
 
 import msgspec
 
-from shardmq.topology.entities import Binding, Exchange, OpenTransaction, Permission, Queue, Topic, User, Vhost
+from shardmq.topology.entities import (
+    Binding,
+    Exchange,
+    OpenTransaction,
+    Permission,
+    Policy,
+    Queue,
+    Topic,
+    TopicPermission,
+    User,
+    Vhost,
+)
 
 
 class _Change(msgspec.Struct, frozen=True, array_like=True, tag_field="change"):
@@ -125,6 +136,34 @@ class TopicRemoved(_Change, tag=17, frozen=True):
     name: str
 
 
+class PolicyPut(_Change, tag=18, frozen=True):
+    """A policy or an operator policy is new, or changed."""
+
+    policy: Policy
+
+
+class PolicyRemoved(_Change, tag=19, frozen=True):
+    """A policy or an operator policy is deleted."""
+
+    vhost: str
+    name: str
+    is_operator: bool
+
+
+class TopicPermissionPut(_Change, tag=20, frozen=True):
+    """A topic permission is new, or changed."""
+
+    permission: TopicPermission
+
+
+class TopicPermissionRemoved(_Change, tag=21, frozen=True):
+    """A topic permission is deleted."""
+
+    user: str
+    vhost: str
+    exchange: str
+
+
 Change = (
     VhostPut
     | ExchangeAdded
@@ -143,5 +182,9 @@ Change = (
     | TransactionEnded
     | TopicPut
     | TopicRemoved
+    | PolicyPut
+    | PolicyRemoved
+    | TopicPermissionPut
+    | TopicPermissionRemoved
 )
 """Any change."""

@@ -194,6 +194,40 @@ class ExtendTopic(_Command, tag=20, frozen=True):
     partitions: int
 
 
+class PutPolicy(_Command, tag=21, frozen=True):
+    """Create or change a policy, or an operator policy."""
+
+    name: str
+    pattern: str
+    definition: dict[str, Any]
+    priority: int = 0
+    apply_to: str = "all"
+    is_operator: bool = False
+
+
+class DeletePolicy(_Command, tag=22, frozen=True):
+    """Delete a policy, or an operator policy."""
+
+    name: str
+    is_operator: bool = False
+
+
+class PutTopicPermission(_Command, tag=23, frozen=True):
+    """Set which routing keys a user may use with a topic exchange."""
+
+    user: str
+    exchange: str
+    write: str
+    read: str
+
+
+class DeleteTopicPermission(_Command, tag=24, frozen=True):
+    """Delete a user's topic permission for an exchange; those for all exchanges where it is None."""
+
+    user: str
+    exchange: str | None = None
+
+
 Command = (
     DeclareExchange
     | DeleteExchange
@@ -215,5 +249,9 @@ Command = (
     | DeclareTopic
     | DeleteTopic
     | ExtendTopic
+    | PutPolicy
+    | DeletePolicy
+    | PutTopicPermission
+    | DeleteTopicPermission
 )
 """Any command."""

@@ -1,4 +1,4 @@
-"""Virtual hosts, exchanges, queues, bindings, users, permissions, open transactions.
+"""Virtual hosts, exchanges, queues, bindings, users, permissions, policies, open transactions.
 
 They are frozen values, the same in every process, on the bus and in the coordinator's store.
 """
@@ -52,6 +52,8 @@ class Queue(msgspec.Struct, frozen=True, array_like=True):
         arguments: as declared.
         auto_delete: whether it is deleted with its last consumer.
         owner: for an exclusive queue, the connection it belongs to; "" for all others.
+        policy: arguments that policies give it: those that it was not declared with, or with other values. Shards have
+            them; the topology leaves them out, as they follow from its policies.
     """
 
     vhost: str
@@ -62,6 +64,12 @@ class Queue(msgspec.Struct, frozen=True, array_like=True):
     arguments: dict[str, Any] = {}
     auto_delete: bool = False
     owner: str = ""
+    policy: dict[str, Any] = {}
+
+    @property
+    def effective(self) -> dict[str, Any]:
+        """The arguments that count: as declared, and as policies change them."""
+        return {**self.arguments, **self.policy} if self.policy else self.arguments
 
 
 class Binding(msgspec.Struct, frozen=True, array_like=True):
@@ -155,6 +163,50 @@ class Permission(msgspec.Struct, frozen=True, array_like=True):
     configure: str
     write: str
     read: str
+
+
+class TopicPermission(msgspec.Struct, frozen=True, array_like=True):
+    """Which routing keys a user may use with a topic exchange. Where there is none for an exchange, any.
+
+    In the expressions, {username}, {vhost} and {client_id} stand for what the connection has for them.
+
+    Attributes:
+        user: the user's name.
+        vhost: the virtual host.
+        exchange: name of the exchange.
+        write: keys that may be published with, a regular expression.
+        read: keys that may be bound by.
+    """
+
+    user: str
+    vhost: str
+    exchange: str
+    write: str
+    read: str
+
+
+class Policy(msgspec.Struct, frozen=True, array_like=True):
+    """Settings of all queues and exchanges whose names match a pattern.
+
+    One policy and one operator policy apply to each: those with the highest priority, of equals the first by name.
+
+    Attributes:
+        vhost: the virtual host.
+        name: unique among the policies, or among the operator policies, of the virtual host.
+        pattern: a regular expression that is found anywhere in a name.
+        definition: the settings, such as {"max-length": 1000}.
+        priority: of the policies that match, the one with the highest applies.
+        apply_to: all, exchanges, queues, classic_queues, quorum_queues or streams.
+        is_operator: whether it is an operator policy: it limits what policies and arguments may ask for.
+    """
+
+    vhost: str
+    name: str
+    pattern: str
+    definition: dict[str, Any]
+    priority: int = 0
+    apply_to: str = "all"
+    is_operator: bool = False
 
 
 class OpenTransaction(msgspec.Struct, frozen=True, array_like=True):

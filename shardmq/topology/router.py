@@ -16,9 +16,8 @@ from shardmq.topology.exchanges import TYPES
 from shardmq.topology.exchanges.direct import Direct
 from shardmq.topology.exchanges.exchange_type import BindingCounts, Destination, ExchangeType
 from shardmq.topology.exchanges.partition import Partition
-
-ALTERNATE: Final = "alternate-exchange"
-"""The argument of an exchange that names its alternate exchange."""
+from shardmq.topology.policies.keys import ALTERNATE
+from shardmq.topology.policies.matching import Policies
 
 ROUTES_MAX: Final = 32_768
 """Routes remembered, each counted once and once more for every queue in it. With the longest keys that is about 16 MB;
@@ -38,6 +37,7 @@ class Router:
         vhosts: names of the virtual hosts there are.
         exchanges: by virtual host and name.
         queues: by id.
+        policies: may give exchanges an alternate exchange.
     """
 
     def __init__(
@@ -45,10 +45,12 @@ class Router:
         vhosts: Container[str],
         exchanges: Mapping[tuple[str, str], Exchange],
         queues: Mapping[int, Queue],
+        policies: Policies,
     ) -> None:
         self._vhosts = vhosts
         self._exchanges = exchanges
         self._queues = queues
+        self._policies = policies
         self._matchers: dict[tuple[str, str], ExchangeType] = {}
         self._bound_exchanges: dict[tuple[str, str], BindingCounts] = {}  # by the exchange they are bound to
         self._alternates_to_default: Counter[str] = Counter()
@@ -170,19 +172,19 @@ class Router:
     def remove_vhost(self, vhost: str) -> None:
         """Remove the default exchange of a virtual host that has nothing else any more."""
         del self._matchers[vhost, DEFAULT_EXCHANGE]
-        self._forget()
+        self.forget()
 
     def add_exchange(self, exchange: Exchange) -> None:
         """Take in an exchange without bindings."""
         self._matchers[exchange.vhost, exchange.name] = TYPES[exchange.type](exchange.arguments)
         self._alternates_to_default[exchange.vhost] += exchange.arguments.get(ALTERNATE) == DEFAULT_EXCHANGE
-        self._forget()
+        self.forget()
 
     def remove_exchange(self, exchange: Exchange) -> None:
         """Remove an exchange that has no bindings any more."""
         del self._matchers[exchange.vhost, exchange.name]
         self._alternates_to_default[exchange.vhost] -= exchange.arguments.get(ALTERNATE) == DEFAULT_EXCHANGE
-        self._forget()
+        self.forget()
 
     def add_queue(self, queue: Queue) -> None:
         """Bind a queue to the default exchange."""
@@ -235,10 +237,11 @@ class Router:
 
     def _alternate(self, vhost: str, name: str) -> tuple[str, ...]:
         exchange = self._exchanges.get((vhost, name))
-        alternate = exchange.arguments.get(ALTERNATE) if exchange is not None else None
+        alternate = self._policies.alternate(exchange) if exchange is not None else None
         return () if alternate is None else (alternate,)
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Forget all routes: there are other exchanges, or policies."""
         self._forget_routes()
         self._needs_message.clear()
 
@@ -252,7 +255,7 @@ class Router:
 
         While queues are declared by the thousand, publishers keep all other routes.
         """
-        if self._alternates_to_default[queue.vhost]:
+        if self._alternates_to_default[queue.vhost] or queue.vhost in self._policies.to_default:
             self._forget_routes()
             return
         route = self._routes.pop((queue.vhost, DEFAULT_EXCHANGE, queue.name), None)

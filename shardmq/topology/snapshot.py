@@ -3,7 +3,18 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from shardmq.topology.entities import Binding, Exchange, OpenTransaction, Permission, Queue, Topic, User, Vhost
+from shardmq.topology.entities import (
+    Binding,
+    Exchange,
+    OpenTransaction,
+    Permission,
+    Policy,
+    Queue,
+    Topic,
+    TopicPermission,
+    User,
+    Vhost,
+)
 
 
 class TopologyFields(Protocol):
@@ -45,6 +56,14 @@ class TopologyFields(Protocol):
     def topics(self) -> Sequence[Topic]:
         """All topics."""
 
+    @property
+    def policies(self) -> Sequence[Policy]:
+        """All policies and operator policies."""
+
+    @property
+    def topic_permissions(self) -> Sequence[TopicPermission]:
+        """All topic permissions."""
+
 
 class TopologySnapshot(NamedTuple):
     """All that exists at one version, as lists."""
@@ -58,3 +77,5 @@ class TopologySnapshot(NamedTuple):
     permissions: list[Permission]
     transactions: Sequence[OpenTransaction] = ()
     topics: Sequence[Topic] = ()
+    policies: Sequence[Policy] = ()
+    topic_permissions: Sequence[TopicPermission] = ()

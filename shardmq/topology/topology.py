@@ -16,8 +16,12 @@ from shardmq.topology.changes import (
     ExchangeRemoved,
     PermissionPut,
     PermissionRemoved,
+    PolicyPut,
+    PolicyRemoved,
     QueueAdded,
     QueueRemoved,
+    TopicPermissionPut,
+    TopicPermissionRemoved,
     TopicPut,
     TopicRemoved,
     TransactionBegun,
@@ -34,12 +38,14 @@ from shardmq.topology.entities import (
     Permission,
     Queue,
     Topic,
+    TopicPermission,
     User,
     Vhost,
     partition_name,
 )
 from shardmq.topology.exchanges import TYPES
 from shardmq.topology.exchanges.exchange_type import Destination
+from shardmq.topology.policies.matching import Policies
 from shardmq.topology.router import Router, not_found
 from shardmq.topology.snapshot import TopologyFields, TopologySnapshot
 
@@ -69,6 +75,8 @@ class Topology:
         permissions: by user and virtual host.
         transactions: the undecided ones, by number.
         topics: by virtual host and name.
+        policies: and operator policies.
+        topic_permissions: by user and virtual host, then by exchange.
         router: the routes that follow from all this; another one after each `load`.
     """
 
@@ -92,7 +100,9 @@ class Topology:
         self._bindings_by_destination: dict[tuple[str, str, bool], dict[BindingId, Binding]] = {}
         self._exclusive_queues: dict[int, Queue] = {}
         self._queue_counts: Counter[str] = Counter()
-        self.router = Router(self.vhosts, self.exchanges, self._queues_by_id)
+        self.policies = Policies()
+        self.topic_permissions: dict[tuple[str, str], dict[str, TopicPermission]] = {}
+        self.router = Router(self.vhosts, self.exchanges, self._queues_by_id, self.policies)
 
     def exchange(self, vhost: str, name: str) -> Exchange:
         """An exchange by its name.
@@ -204,6 +214,8 @@ class Topology:
             list(self.permissions.values()),
             list(self.transactions.values()),
             list(self.topics.values()),
+            list(self.policies),
+            [each for there in self.topic_permissions.values() for each in there.values()],
         )
 
     def load(self, fields: TopologyFields) -> None:
@@ -225,6 +237,10 @@ class Topology:
             self._begin_transaction(TransactionBegun(transaction))
         for topic in fields.topics:
             self._put_topic(TopicPut(topic))
+        for policy in fields.policies:
+            self.policies.put(policy)
+        for each in fields.topic_permissions:
+            self._put_topic_permission(TopicPermissionPut(each))
         self.version = fields.version
 
     def apply(self, change: Change) -> None:
@@ -321,6 +337,24 @@ class Topology:
         for queue in self.topics.pop((change.vhost, change.name)).partitions:
             del self._partitions[queue]
 
+    def _put_policy(self, change: PolicyPut) -> None:
+        self.policies.put(change.policy)
+        self.router.forget()
+
+    def _remove_policy(self, change: PolicyRemoved) -> None:
+        self.policies.remove(change.vhost, change.name, change.is_operator)
+        self.router.forget()
+
+    def _put_topic_permission(self, change: TopicPermissionPut) -> None:
+        there = change.permission
+        self.topic_permissions.setdefault((there.user, there.vhost), {})[there.exchange] = there
+
+    def _remove_topic_permission(self, change: TopicPermissionRemoved) -> None:
+        there = self.topic_permissions[change.user, change.vhost]
+        del there[change.exchange]
+        if not there:
+            del self.topic_permissions[change.user, change.vhost]
+
     def _close_connection(self, change: ConnectionClosed) -> None:
         """Change nothing: the gateway with the connection acts on the change."""
 
@@ -355,4 +389,8 @@ _APPLY: Final[dict[type[Any], Callable[[Topology, Any], None]]] = {
     TransactionEnded: Topology._end_transaction,
     TopicPut: Topology._put_topic,
     TopicRemoved: Topology._remove_topic,
+    PolicyPut: Topology._put_policy,
+    PolicyRemoved: Topology._remove_policy,
+    TopicPermissionPut: Topology._put_topic_permission,
+    TopicPermissionRemoved: Topology._remove_topic_permission,
 }

@@ -208,7 +208,7 @@ def _rebuilt(look: Look, key: bytes, batches: list[NumberedBatch]) -> Segment:
     segment.live = segment.count
     segment.gone = gone or None
     segment.shared = referred_by(batches)
-    has_length_limit = kind is Segment and declared is not None and "x-max-length-bytes" in declared.arguments
+    has_length_limit = kind is Segment and declared is not None and "x-max-length-bytes" in declared.effective
     if segment.shared is None and has_length_limit:
         segment.body_bytes = sum([size for _, batch in batches for size in body_sizes(batch)])
     return segment

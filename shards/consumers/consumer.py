@@ -127,6 +127,12 @@ class Consumer:
         self.fresh_from = 0
         self.stale: RangeSet | None = None
 
+    def move_to(self, queue: Queue) -> None:
+        """Get the same queue's messages from another object that has them from now on."""
+        if self.settler is self.queue:
+            self.settler = queue
+        self.queue = queue
+
     def credit(self) -> int:
         """Return how many messages it may get now.
 

@@ -60,6 +60,11 @@ class RoundRobin:
     def __iter__(self) -> Iterator[Consumer]:
         return iter(list(self._consumers))
 
+    def serve_from(self, source: Source) -> None:
+        """Serve the consumers from another object with the same messages from now on."""
+        self._source = source
+        self._plain = plain(source)
+
     def join(self, consumer: Consumer) -> None:
         """Add a consumer, last in turn."""
         self._consumers[consumer] = None

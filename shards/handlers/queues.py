@@ -108,11 +108,23 @@ class Administration:
                 hosted.is_condemned = False
                 if hosted.is_leaving:
                     state.look_unused(hosted)
+                if hosted.queue.declared.policy != declared.policy:
+                    self._configure(hosted, declared)
                 continue
             state.add(make_queue(declared, state.buffer, state.clock))
             if declared.durable:
                 state.buffer.declare(declared, self._enrolment.given(declared))
         responder.answer(None)
+
+    def _configure(self, hosted: HostedQueue, declared: Queue) -> None:
+        """Take in what policies give a queue now. Until it is on disk, the coordinator would tell it again."""
+        try:
+            self._state.configure(hosted, declared)
+        except RowDamaged as damage:
+            self._state.take_out(damage)
+            return
+        if declared.durable:
+            self._state.buffer.declare(declared)
 
     def _condemn(self, responder: Responder[None], message: PrepareDelete) -> None:
         hosted = self._state.queues.get(message.queue)

@@ -18,7 +18,7 @@ from shardmq.shards.queues.dead_letter_outbox import (
 )
 from shardmq.shards.queues.delivery import ALL_BATCHES, Delivery
 from shardmq.shards.queues.length_limit import LengthLimit
-from shardmq.shards.queues.plain_queue import PEEK_BYTES
+from shardmq.shards.queues.plain_queue import PEEK_BYTES, PlainQueue
 from shardmq.shards.queues.priority_levels import PriorityLevels
 from shardmq.shards.queues.subqueue import EXPIRE_BATCHES, Subqueue
 from shardmq.shards.queues.tally import Tally
@@ -41,10 +41,12 @@ class ConfiguredQueue:
         buffer: where its changes are written down.
         clock: what times to live are measured by.
         stored: what a start found of it.
+        part: the plain queue that it was until a policy changed that.
     """
 
     __slots__ = (
         "_length_limit",
+        "_part",
         "_clock",
         "_levels",
         "_delayed",
@@ -59,25 +61,57 @@ class ConfiguredQueue:
     )
 
     def __init__(
-        self, declared: Declared, buffer: WriteBuffer, clock: SteadyClock, stored: RecoveredQueue = NOTHING_STORED
+        self,
+        declared: Declared,
+        buffer: WriteBuffer,
+        clock: SteadyClock,
+        stored: RecoveredQueue = NOTHING_STORED,
+        part: PlainQueue | None = None,
     ) -> None:
-        arguments = QueueArguments.of(declared.arguments)
         self.id = declared.id
-        self.declared = declared
-        self.arguments = arguments
         self._clock = clock
-        self._levels = PriorityLevels(declared, buffer, arguments, stored)
+        self._levels = PriorityLevels(declared, buffer, QueueArguments.of(declared.effective), stored, part)
+        self._part = part
         self.outbox: DeadLetterOutbox | None = None
-        if arguments.dead_letter_exchange is not None:
+        self.expired = self.dropped = self.reserved = 0
+        self.tally = Tally() if part is None else part.tally
+        self._delayed = RangeSet(self._levels.keep_held(stored.delayed))
+        self.reserved = _count_of(self._levels.keep_held(stored.reserved))
+        if part is not None:
+            part.is_part = True
+            self.expired, self.reserved = part.expired, part.reserved
+            self._delayed = part.delayed or self._delayed
+        self._limit(declared)
+        self._resume()
+
+    def _limit(self, declared: Declared) -> None:
+        """Take in arguments."""
+        self.declared = declared
+        self.arguments = arguments = QueueArguments.of(declared.effective)
+        if arguments.dead_letter_exchange is not None and self.outbox is None:
             passing = passing_producer()
             lasting = LETTER_PRODUCERS + declared.id if declared.durable else passing
             self.outbox = DeadLetterOutbox(self._levels, lasting, passing)
-        self.expired = self.dropped = 0
-        self.tally = Tally()
-        self._delayed = RangeSet(self._levels.keep_held(stored.delayed))
-        self.reserved = _count_of(self._levels.keep_held(stored.reserved))
+        elif arguments.dead_letter_exchange is None and self.outbox is not None and not self.outbox.count:
+            self.outbox = None  # where letters are on their way, they arrive nowhere, and later ones do not, either
         self._length_limit = LengthLimit.of(arguments, self._levels)
-        self._resume()
+
+    def configure(self, declared: Declared) -> None:
+        """Take in other arguments, all of whose messages are here: what is over a limit goes with this pass."""
+        for subqueue in self._levels:
+            subqueue.seal()  # a segment has the bytes of its bodies from its beginning on, or not at all
+        self._limit(declared)
+        self._levels.limit_life(self.arguments.ttl_ms)
+
+    def plain(self) -> PlainQueue | None:
+        """The plain queue that does the same, where there are no arguments and never was more to it; else None."""
+        part = self._part
+        if part is None or self.outbox is not None or not self._levels.is_single:
+            return None
+        part.is_part = False
+        part.expired, part.reserved, part.delayed = self.expired, self.reserved, self._delayed or None
+        part.configure(self.declared)
+        return part
 
     @property
     def ready(self) -> int:
@@ -132,7 +166,7 @@ class ConfiguredQueue:
             self._take_living(limit, room, alone) if self._levels.can_expire else self._levels.take(limit, room, alone)
         )
         if self.arguments.delivery_limit is not None:
-            deliveries = [part for delivery in deliveries for part in self._counted(delivery)]
+            deliveries = [part for delivery in deliveries for part in self._levels.counted(delivery)]
         if self._length_limit is not None:
             self._length_limit.went(deliveries)
         return deliveries
@@ -360,13 +394,6 @@ class ConfiguredQueue:
             self._levels.hold(spent)
             self._settle(spent, DELIVERY_LIMIT)
         return again
-
-    def _counted(self, delivery: Delivery) -> list[Delivery]:
-        """A delivery, cut where its messages were not delivered equally often."""
-        if not delivery.redelivered:
-            return [delivery]
-        pieces = self._levels.divide(delivery.first, delivery.batch)
-        return [Delivery(first, True, delivery_count, batch) for first, delivery_count, batch in pieces]
 
 
 def _count_of(ranges: Ranges) -> int:

@@ -12,6 +12,9 @@ SUBQUEUE_BITS: Final = 55
 ALL_BATCHES: Final = 1 << 62
 """More than there can be."""
 
+EXPIRE_BYTES: Final = 32 << 20
+"""Read, to see whether they have expired, and removed in one pass."""
+
 
 class Delivery(NamedTuple):
     """Messages that go out together.

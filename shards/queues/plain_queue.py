@@ -29,14 +29,20 @@ _NO_ARGUMENTS: Final = QueueArguments()
 class PlainQueue(Subqueue):
     """A queue of one subqueue (`queue.Queue`).
 
+    A policy may make it a part of a configured queue, which then is the queue.
+
     Args:
         declared: what it is.
         buffer: where its changes are written down.
         clock: what times to live are measured by.
         stored: what a start found of it.
+
+    Attributes:
+        delayed: numbers of messages that wait for a time; None where none ever did.
+        is_part: whether it is a part of a configured queue.
     """
 
-    __slots__ = ("_clock", "_delayed", "declared", "expired", "reserved", "arguments", "tally")
+    __slots__ = ("_clock", "arguments", "declared", "delayed", "expired", "is_part", "reserved", "tally")
 
     outbox: DeadLetterOutbox | None = None
 
@@ -44,15 +50,20 @@ class PlainQueue(Subqueue):
         self, declared: Declared, buffer: WriteBuffer, clock: SteadyClock, stored: RecoveredQueue = NOTHING_STORED
     ) -> None:
         super().__init__(declared.id, declared.durable, buffer, 0, stored.marks.get(0, 0), stored.segments)
-        self.declared = declared
-        self.arguments = QueueArguments.of(declared.arguments) if declared.arguments else _NO_ARGUMENTS
+        self.is_part = False
+        self.configure(declared)
         self.expired = 0
         self.tally = Tally()
         self._clock = clock
-        self._delayed: RangeSet | None = None
+        self.delayed: RangeSet | None = None
         if stored.delayed:
-            self._delayed = RangeSet(self.keep_held(stored.delayed))
+            self.delayed = RangeSet(self.keep_held(stored.delayed))
         self.reserved = sum([end - start for start, end in self.keep_held(stored.reserved)])
+
+    def configure(self, declared: Declared) -> None:
+        """Take in arguments: none that its messages would notice."""
+        self.declared = declared
+        self.arguments = QueueArguments.of(declared.effective) if declared.effective else _NO_ARGUMENTS
 
     @property
     def subqueues(self) -> Sequence[Subqueue]:
@@ -104,19 +115,19 @@ class PlainQueue(Subqueue):
 
     def delay_return(self, ranges: Ranges) -> Ranges:
         """Hold unacked messages until `end_delay`; return those held."""
-        if self._delayed is None:
-            self._delayed = RangeSet()
+        if self.delayed is None:
+            self.delayed = RangeSet()
         self.hold(ranges)
         for start, end in ranges:
-            self._delayed.add(start, end)
+            self.delayed.add(start, end)
         return ranges
 
     def end_delay(self, ranges: Ranges) -> None:
         """Make messages whose delay is over ready again, at their place."""
-        if self._delayed is not None:
+        if self.delayed is not None:
             for start, end in ranges:
-                self.release_held(self._delayed.within(start, end))
-                self._delayed.remove(start, end)
+                self.release_held(self.delayed.within(start, end))
+                self.delayed.remove(start, end)
 
     def reserve(self, count: int) -> Ranges:
         """Reserve the first ready messages; return their numbers."""
@@ -165,6 +176,8 @@ class PlainQueue(Subqueue):
         batch.timestamp_ms = self._clock.now_ms()  # the gateway's clock may be another one
 
     def _clear_head(self) -> bool:
+        if self.is_part:
+            return super()._clear_head()
         due_ms, now_ms = self.next_expiry_ms, self._clock.now_ms()
         if due_ms is not None and due_ms <= now_ms:
             self.expire(now_ms)
@@ -190,7 +203,7 @@ class PlainQueue(Subqueue):
             "valid": self.valid,
             "ready": self.ready,
             "unacked": self.unacked,
-            "delayed": self._delayed.count if self._delayed is not None else 0,
+            "delayed": self.delayed.count if self.delayed is not None else 0,
             "dying": 0,
             "reserved": self.reserved,
             "consumers": consumers,

@@ -32,6 +32,7 @@ class PriorityLevels:
         buffer: where changes are written down.
         arguments: of the queue.
         stored: what a start found.
+        part: the subqueue that was a plain queue before, where there was one.
 
     Attributes:
         order: the subqueues consumers are served from, in the order they are.
@@ -40,7 +41,12 @@ class PriorityLevels:
     __slots__ = ("_by_number", "_declared", "_buffer", "_top", "_ttl_ms", "order")
 
     def __init__(
-        self, declared: Declared, buffer: WriteBuffer, arguments: QueueArguments, stored: RecoveredQueue
+        self,
+        declared: Declared,
+        buffer: WriteBuffer,
+        arguments: QueueArguments,
+        stored: RecoveredQueue,
+        part: Subqueue | None = None,
     ) -> None:
         self._declared = declared
         self._buffer = buffer
@@ -48,8 +54,11 @@ class PriorityLevels:
         self._ttl_ms = arguments.ttl_ms
         self._by_number: dict[int, Subqueue] = {}
         self.order: list[Subqueue] = []
+        if part is not None:
+            self._take_in(part)
+            self.limit_life(self._ttl_ms)
         segments = {number: list(group) for number, group in groupby(stored.segments, key=_subqueue_of)}
-        for number in sorted({0, *segments, *stored.marks}):
+        for number in sorted({0, *segments, *stored.marks} - self._by_number.keys()):
             self._make(number, stored.marks.get(number, 0), segments.get(number, ()))
 
     def __iter__(self) -> Iterator[Subqueue]:
@@ -65,6 +74,17 @@ class PriorityLevels:
     def can_expire(self) -> bool:
         """Whether something in it may expire."""
         return any(subqueue.can_expire for subqueue in self.order)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether there is one subqueue alone, and there never were others."""
+        return len(self._by_number) == 1
+
+    def limit_life(self, ttl_ms: int | None) -> None:
+        """Give all messages another time to live, from when they came; None for none but their own."""
+        self._ttl_ms = ttl_ms
+        for subqueue in self:
+            subqueue.limit_life(ttl_ms)
 
     def append(self, batch: RecordBatch, body_bytes: int | None = None) -> None:
         """Put a batch at the end of its subqueue; its segment adds up the bytes of the bodies, where they are given."""
@@ -268,6 +288,13 @@ class PriorityLevels:
             for count, group in groups
         ]
 
+    def counted(self, delivery: Delivery) -> list[Delivery]:
+        """Cut a delivery where its messages were not delivered equally often."""
+        if not delivery.redelivered:
+            return [delivery]
+        pieces = self.divide(delivery.first, delivery.batch)
+        return [Delivery(first, True, delivery_count, batch) for first, delivery_count, batch in pieces]
+
     def gaps_below(self, number: int, most: int) -> Ranges:
         """Numbers below one, of the same subqueue, whose messages are settled: their first ranges, `most` at most."""
         subqueue = self._by_number[number >> SUBQUEUE_BITS]
@@ -277,11 +304,14 @@ class PriorityLevels:
         subqueue = Subqueue(
             self._declared.id, self._declared.durable, self._buffer, number, mark, segments, self._ttl_ms
         )
-        self._by_number[number] = subqueue
-        if number != REFUSED_SUBQUEUE:
+        self._take_in(subqueue)
+        return subqueue
+
+    def _take_in(self, subqueue: Subqueue) -> None:
+        self._by_number[subqueue.number] = subqueue
+        if subqueue.number != REFUSED_SUBQUEUE:
             self.order.append(subqueue)
             self.order.sort(key=_number)
-        return subqueue
 
 
 def _withdraw(subqueues: Iterable[Subqueue], count: int) -> Ranges:

@@ -19,7 +19,7 @@ from typing import Final
 from shardmq.limits import RECORD_BATCH_RECORDS_MAX
 from shardmq.message.record_batch import PERSISTENT, RecordBatch, can_join, join
 from shardmq.ranges import RangeSet
-from shardmq.shards.queues.delivery import ALL_BATCHES, Delivery, make_delivery
+from shardmq.shards.queues.delivery import ALL_BATCHES, EXPIRE_BYTES, Delivery, make_delivery
 from shardmq.shards.queues.ready_messages import ReadyMessages
 from shardmq.shards.queues.segment_log import COMPACT_TOTAL_MIN, MERGE_SEGMENTS
 from shardmq.shards.segments.segment import SEGMENT_BYTES, Ranges, Segment
@@ -30,9 +30,6 @@ JOIN_BYTES_MAX: Final = 4096
 """Batches up to this size are joined on delivery where they continue one another; larger ones cost more to copy than to
 send by themselves."""
 
-
-EXPIRE_BYTES: Final = 32 << 20
-"""Read, to see whether they have expired, and removed in one pass."""
 
 EXPIRE_BATCHES: Final = 20_000
 """Batches that expire in one go, which takes some 0.1 s; where a million fell due together, others have their turns."""
@@ -84,10 +81,8 @@ class Subqueue(ReadyMessages):
         super().__init__(queue, durable, buffer, number, mark)
         self.unacked = self.held = 0
         self.published = self.delivered = self.acked = self.redelivered = 0
-        self.ttl_ms = ttl_ms
-        self.can_expire = ttl_ms is not None
         self._expiry: int | None = None
-        self._expiry_of = -1
+        self.limit_life(ttl_ms)
         self._expired_ms = 0  # what expires by then and is at the head is gone
         for segment in segments:
             self._adopt(segment)
@@ -131,6 +126,11 @@ class Subqueue(ReadyMessages):
         self._arrived = self.next  # as `offered` says
         if self.young >= MERGE_SEGMENTS or self.total >= COMPACT_TOTAL_MIN:
             self.look()
+
+    def limit_life(self, ttl_ms: int | None) -> None:
+        """Give all messages another time to live, from when they came; None for none but their own."""
+        self.ttl_ms, self._expiry_of = ttl_ms, -1
+        self.can_expire = ttl_ms is not None or any(segment.can_expire for segment in self.index.segments)
 
     def offered(self) -> None:
         """Consumers have had their chance at all that is here: what has expired of it may go."""

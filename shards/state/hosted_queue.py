@@ -8,6 +8,7 @@ from shardmq.shards.consumers.readers import Readers
 from shardmq.shards.consumers.round_robin import RoundRobin
 from shardmq.shards.queues.configured_queue import ConfiguredQueue
 from shardmq.shards.queues.dead_letter_outbox import DeadLetterOutbox
+from shardmq.shards.queues.delivery import SUBQUEUE_BITS
 from shardmq.shards.queues.plain_queue import PlainQueue
 from shardmq.shards.queues.queue import Queue
 from shardmq.shards.state.deduplication import ProducerSequences
@@ -85,12 +86,36 @@ class HostedQueue:
         self.is_kept = True
         self.sample: Sample | None = None
         self.is_watched = False
-        arguments = queue.arguments
+        self.is_condemned = self.is_leaving = self.is_gone = False
+        self._note_limits()
+
+    def _note_limits(self) -> None:
+        arguments = self.queue.arguments
         self.refuses = arguments.overflow != "drop-head"
-        self.drops_head = not (self.refuses or isinstance(queue, Partition)) and (
+        self.drops_head = not (self.refuses or isinstance(self.queue, Partition)) and (
             arguments.max_length is not None or arguments.max_length_bytes is not None
         )
-        self.is_condemned = self.is_leaving = self.is_gone = False
+
+    def configure(self, declared: Declared, buffer: WriteBuffer, clock: SteadyClock) -> None:
+        """Take in the arguments that policies give the queue now; it may be another object from then on.
+
+        Raises:
+            RowDamaged: a segment that had to be read is not what was written.
+        """
+        queue = self.queue
+        if isinstance(queue, PlainQueue) and _is_configured(declared):
+            queue.seal()
+            self.queue = ConfiguredQueue(declared, buffer, clock, part=queue)
+        elif isinstance(queue, ConfiguredQueue):
+            queue.configure(declared)
+            if not _is_configured(declared):
+                self.queue = queue.plain() or queue
+        elif isinstance(queue, PlainQueue | Partition):
+            queue.configure(declared)
+        if self.readers is None and self.queue is not queue:
+            assert isinstance(self.consumers, RoundRobin)
+            self.consumers.serve_from(self.queue)
+        self._note_limits()
 
     @property
     def title(self) -> str:
@@ -105,7 +130,12 @@ class HostedQueue:
         return cursor.deliveries.letters if cursor is not None and cursor.deliveries is not None else None
 
     def letters_go_to(self, group: str) -> tuple[str | None, str | None]:
-        """Return the dead-letter exchange and key of a group that reads it; None for those of the queue itself."""
+        """Return the dead-letter exchange and key of a group that reads it, or that a policy gave the queue.
+
+        None are those that the queue was declared with.
+        """
+        if not group and self.queue.declared.policy:
+            return self.queue.arguments.dead_letter_exchange, self.queue.arguments.dead_letter_routing_key
         cursor = self.readers.groups.get(group) if group and self.readers is not None else None
         settings = cursor.settings if cursor is not None else None
         return (
@@ -160,5 +190,13 @@ def make_queue(
     """
     if is_stream(declared.arguments):
         return Partition(declared, buffer, clock, stored)
-    kind = ConfiguredQueue if any(name in declared.arguments for name in _MESSAGE_ARGUMENTS) else PlainQueue
-    return kind(declared, buffer, clock, stored)
+    is_more = any(segment.first >> SUBQUEUE_BITS for segment in stored.segments) or any(stored.marks)
+    if any(name in declared.arguments for name in _MESSAGE_ARGUMENTS) or is_more:
+        return ConfiguredQueue(declared, buffer, clock, stored)
+    plain = PlainQueue(declared, buffer, clock, stored)
+    return ConfiguredQueue(declared, buffer, clock, part=plain) if _is_configured(declared) else plain
+
+
+def _is_configured(declared: Declared) -> bool:
+    """Whether a queue has arguments, its own or a policy's, that change what becomes of its messages."""
+    return any(name in declared.effective for name in _MESSAGE_ARGUMENTS)

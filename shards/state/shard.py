@@ -97,6 +97,25 @@ class ShardState:
         self.use(hosted)
         return hosted
 
+    def configure(self, hosted: HostedQueue, declared: Declared) -> None:
+        """Take in the arguments that policies give a queue now: what came before was under the ones before.
+
+        Raises:
+            RowDamaged: a segment that had to be read is not what was written.
+        """
+        self.catch_up(hosted)
+        before, expires_ms = hosted.queue, hosted.queue.arguments.expires_ms
+        hosted.configure(declared, self.buffer, self.clock)
+        if hosted.queue is not before:
+            for client in self.peers.values():
+                for consumer in client.consumers.values():
+                    if consumer.queue is before:
+                        consumer.move_to(hosted.queue)
+        if hosted.queue.arguments.expires_ms != expires_ms:
+            hosted.is_watched = False
+            self.use(hosted)
+        self.active[declared.id] = hosted
+
     def go_on(self) -> None:
         """Begin a pass: readers that have more to look through go on."""
         for number in self.behind:
@@ -253,8 +272,8 @@ class ShardState:
     def _look_used(self, number: int, expires_ms: int) -> None:
         """The time of a queue with `x-expires` may have run out."""
         hosted = self.queues.get(number)
-        if hosted is None:
-            return
+        if hosted is None or hosted.queue.arguments.expires_ms != expires_ms or not hosted.is_watched:
+            return  # a policy has given it another time
         hosted.is_watched = False
         if len(hosted.consumers) or hosted.queue.reserved:
             self.use(hosted)

@@ -81,8 +81,7 @@ class Partition(KeptMessages):
         self, declared: Declared, buffer: WriteBuffer, clock: SteadyClock, stored: RecoveredQueue = NOTHING_STORED
     ) -> None:
         super().__init__(declared.id, buffer)
-        self.declared = declared
-        self.arguments = QueueArguments.of(declared.arguments)
+        self.configure(declared)
         self.next = 0
         self.letters: dict[str, DeadLetterOutbox] = {}
         self.is_shared = False
@@ -90,10 +89,15 @@ class Partition(KeptMessages):
         self.tally = Tally()
         self._durable = declared.durable
         self._clock = clock
-        self._retention = Retention(self.arguments)
         for segment in stored.segments:
             self._adopt(segment)
         self._last_ms = self._segments[-1].last_ms if self.index.segments else 0
+
+    def configure(self, declared: Declared) -> None:
+        """Take in arguments; what they do not keep goes with this pass."""
+        self.declared = declared
+        self.arguments = QueueArguments.of(declared.effective)
+        self._retention = Retention(self.arguments)
 
     def _adopt(self, segment: Segment) -> None:
         self.index.append(segment)

@@ -17,7 +17,6 @@ from shardmq.gateway.authentication import failed_logins, login_queue, refused_l
 from shardmq.gateway.handlers.atomic_commit import AT_ONCE_BYTES
 from shardmq.gateway.session.client_socket import HELD_BYTES_MAX
 from shardmq.gateway.state.message_loans import STALLED_SECONDS
-from shardmq.gateway.state.permissions import MATCH_SECONDS
 from shardmq.runtime import memory, watermarks
 from shardmq.shards.queues.ready_messages import MARK_LEAP
 from shardmq.shards.queues.segment_log import COMPACT_TOTAL_MIN
@@ -26,6 +25,7 @@ from shardmq.shards.storage.entries import RANGES_MAX
 from shardmq.storage import compaction, disk_space
 from shardmq.storage.lmdb_engine import LOGGED_BYTES_MAX
 from shardmq.topology.entities import USER_TAGS
+from shardmq.topology.expressions import MATCH_SECONDS
 from tests.docs.commands import parse
 from tests.docs.document import ROOT, Document, documents
 

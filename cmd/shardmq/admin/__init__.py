@@ -6,6 +6,7 @@ binding.py      `shardmq binding`.
 vhost.py        `shardmq vhost`.
 user.py         `shardmq user`.
 permission.py   `shardmq permission`.
+policy.py       `shardmq policy`.
 limits.py       `shardmq user limits` and `vhost limits`.
 connection.py   `shardmq connection`, `channel` and `consumer`.
 transaction.py  `shardmq transaction`.

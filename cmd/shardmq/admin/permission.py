@@ -1,4 +1,4 @@
-"""`shardmq permission`: list, set, clear."""
+"""`shardmq permission`: list, set, clear; of topics likewise."""
 
 from typing import Final
 
@@ -73,6 +73,65 @@ def permission_clear(*, user: str, vhost: str | None, url: str, as_json: bool) -
         as_json,
         f"Cleared the permissions of user '{user}' in virtual host '{place}'",
         lambda connection: connection.permission_delete(user, place),
+    )
+
+
+TOPIC_COLUMNS: Final = (*names("user", "vhost", "exchange"), _pattern("write"), _pattern("read"))
+
+
+@permission.group("topic", short_help="Routing keys of topic exchanges: list, set, clear.")
+def topic_permission() -> None:
+    """Which routing keys users may use with topic exchanges: list, set, clear. Without such a permission: any."""
+
+
+@topic_permission.command("list")
+@click.option("--vhost", "-p", metavar="NAME", help="Only of this virtual host.")
+@URL
+@LIST
+def topic_list(*, vhost: str | None, url: str, choice: RowChoice, as_json: bool) -> None:
+    """Show who may use which routing keys, as far as this user may see."""
+    rows = [row for row in rows_of(url, "topic-permissions") if vhost in (None, row["vhost"])]
+    print_list("topic permissions", rows, TOPIC_COLUMNS, choice, as_json)
+
+
+@topic_permission.command("set", short_help="Say which keys USER may WRITE to and READ from EXCHANGE.")
+@click.argument("user")
+@click.argument("exchange")
+@click.argument("write")
+@click.argument("read")
+@VHOST
+@URL
+@JSON
+def topic_set(*, user: str, exchange: str, write: str, read: str, vhost: str | None, url: str, as_json: bool) -> None:
+    """Say which routing keys USER may WRITE to the topic exchange EXCHANGE, and READ from it, that is, bind by.
+
+    Both are regular expressions, found anywhere in a key; {username} and {vhost} stand for the connection's.
+    """
+    place = named_vhost(vhost, url)
+    carry_out(
+        url,
+        as_json,
+        f"Set topic permission of user '{user}' for exchange '{exchange}' in virtual host '{place}': "
+        f"write '{write}', read '{read}'",
+        lambda connection: connection.topic_permission_put(user, place, exchange, write, read),
+    )
+
+
+@topic_permission.command("clear", short_help="Let USER use any routing key again.")
+@click.argument("user")
+@click.argument("exchange", required=False)
+@VHOST
+@URL
+@JSON
+def topic_clear(*, user: str, exchange: str | None, vhost: str | None, url: str, as_json: bool) -> None:
+    """Let USER use any routing key of EXCHANGE again; of all exchanges where it is left out."""
+    place = named_vhost(vhost, url)
+    what = "all exchanges" if exchange is None else f"exchange '{exchange}'"
+    carry_out(
+        url,
+        as_json,
+        f"Cleared the topic permissions of user '{user}' for {what} in virtual host '{place}'",
+        lambda connection: connection.topic_permission_delete(user, place, exchange),
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 from typing import Final
 
-from shardmq.definitions.rows import Row, binding_row, exchange_row, topic_row, vhost_row
+from shardmq.definitions.rows import Row, binding_row, exchange_row, policy_columns, topic_row, vhost_row
 from shardmq.errors import NotFound
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.topology.entities import DEFAULT_EXCHANGE, Exchange
@@ -17,7 +17,7 @@ def exchange_rows(state: GatewayState, vhosts: Collection[str]) -> list[Row]:
     declared = [exchange for exchange in state.topology.exchanges.values() if exchange.vhost in vhosts]
     there = {(exchange.vhost, exchange.name) for exchange in declared}
     return [
-        exchange_row(exchange)
+        exchange_row(exchange) | policy_columns(state.topology.policies.applied(exchange))
         for exchange in [*[each for each in default if (each.vhost, each.name) not in there], *declared]
     ]
 

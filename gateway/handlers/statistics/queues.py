@@ -5,13 +5,14 @@ from typing import Any, Final
 
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.messages.statistics import QueueStatistics, RankQueues
-from shardmq.definitions.rows import queue_row
+from shardmq.definitions.rows import policy_columns, queue_row
 from shardmq.errors import InvalidRequest, NotFound, RequestError
 from shardmq.gateway.handlers.replies import AnswerCollector
 from shardmq.gateway.handlers.statistics.paging import Page, Row, name_filter
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.protocol.native.operations.statistics import StatsGet, StatsList
 from shardmq.topology.entities import REPLY_QUEUES, Queue
+from shardmq.topology.policies.matching import Policies
 
 ANSWER_SECONDS: Final = 2.0
 """A shard that is silent for so long is left out."""
@@ -107,12 +108,16 @@ def _describe(state: GatewayState, operation: StatsList, queues: list[Queue], pa
     """Answer with the rows of these queues."""
 
     def join(counts: dict[int, Row]) -> None:
-        reply(page.table([_row(queue, counts.get(queue.id)) for queue in queues], operation.columns))
+        reply(
+            page.table(
+                [_row(queue, counts.get(queue.id), state.topology.policies) for queue in queues], operation.columns
+            )
+        )
 
     if operation.with_statistics:
         count(state, queues, join)
     else:
-        reply(page.table([_declared_row(queue) for queue in queues], operation.columns))
+        reply(page.table([_declared_row(queue, state.topology.policies) for queue in queues], operation.columns))
 
 
 def count(
@@ -132,9 +137,9 @@ def count(
         state.links[shard].ask(QueueStatistics(numbers, is_detailed), collector.take, ANSWER_SECONDS)
 
 
-def _row(queue: Queue, counts: Row | None) -> Row:
+def _row(queue: Queue, counts: Row | None, policies: Policies) -> Row:
     """A queue's row; what its shard counts is None while that is away."""
-    row = queue_row(queue, counts)
+    row = queue_row(queue, counts) | policy_columns(policies.applied(queue))
     counted = counts or {}
     row["state"] = "away" if counts is None else ("out of service" if "out_of_service" in counts else "running")
     row |= {name: counted.get(name) for name in COUNTED}
@@ -144,8 +149,8 @@ def _row(queue: Queue, counts: Row | None) -> Row:
     return row
 
 
-def _declared_row(queue: Queue) -> Row:
-    row = queue_row(queue, None)
+def _declared_row(queue: Queue, policies: Policies) -> Row:
+    row = queue_row(queue, None) | policy_columns(policies.applied(queue))
     return {name: value for name, value in row.items() if name not in ("messages", "ready", "unacked", "delayed")}
 
 
@@ -161,7 +166,7 @@ def get_queue(state: GatewayState, operation: StatsGet, reply: Reply) -> None:
 
     def shape(counts: dict[int, Row]) -> None:
         counted = counts.get(queue.id)
-        row = _row(queue, counted)
+        row = _row(queue, counted, state.topology.policies)
         row["producers"] = None if counted is None else counted.get("producers", 0)
         row["consumer_list"] = [] if counted is None else counted.get("consumer_list", [])
         reply(row)

@@ -19,8 +19,8 @@ from shardmq.protocol.native.operations.topics import TopicDeclare, TopicDelete,
 from shardmq.topology.arguments import is_stream
 from shardmq.topology.commands import DeclareTopic, DeleteTopic, ExtendTopic
 from shardmq.topology.entities import Queue, Topic
+from shardmq.topology.policies.keys import ALTERNATE
 from shardmq.topology.repeats import is_repeated
-from shardmq.topology.router import ALTERNATE
 
 COUNTS: Final = ("first", "next", "messages", "bytes", "oldest_ms", "newest_ms")
 """Columns of partitions that their shards know."""

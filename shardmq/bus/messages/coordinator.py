@@ -16,7 +16,18 @@ from shardmq.bus.messages.membership import (
 from shardmq.bus.messages.stores import BeginBackup, LookBackup
 from shardmq.topology.changes import Change
 from shardmq.topology.commands import Command
-from shardmq.topology.entities import Binding, Exchange, OpenTransaction, Permission, Queue, Topic, User, Vhost
+from shardmq.topology.entities import (
+    Binding,
+    Exchange,
+    OpenTransaction,
+    Permission,
+    Policy,
+    Queue,
+    Topic,
+    TopicPermission,
+    User,
+    Vhost,
+)
 
 CommandResult = bool | int | tuple[int, bool] | None
 """The result of a command: a queue's id, or whether a commit is visible. The result of
@@ -50,6 +61,8 @@ class Snapshot(BusMessage, frozen=True, tag=62):
     broker: str = ""
     generation: int = 0
     topics: list[Topic] = []
+    policies: list[Policy] = []
+    topic_permissions: list[TopicPermission] = []
 
 
 class Changes(BusMessage, frozen=True, tag=63):

@@ -10,6 +10,7 @@ from typing import Any, Final, Self, TypeVar
 
 from shardmq.client.aio.channel import Channel
 from shardmq.client.aio.requests.administration import AdministrationRequests
+from shardmq.client.aio.requests.policies import PolicyRequests
 from shardmq.client.aio.requests.statistics import StatisticsRequests
 from shardmq.client.aio.transport import Transport
 from shardmq.client.api.defaults import CLOSE_SECONDS, REPORT_SECONDS, TIMEOUT_SECONDS
@@ -92,7 +93,7 @@ async def _connect(
     return connection
 
 
-class Connection(HookRegistration, AdministrationRequests, StatisticsRequests):
+class Connection(HookRegistration, AdministrationRequests, PolicyRequests, StatisticsRequests):
     """An open connection; `connect` opens one.
 
     When it is lost it comes back, as `shardmq.Connection`. An async context manager: leaving it closes the connection.

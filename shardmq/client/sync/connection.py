@@ -19,6 +19,7 @@ from shardmq.client.sync.answers import PendingAnswer
 from shardmq.client.sync.channel import Channel
 from shardmq.client.sync.reconnect import Reconnect
 from shardmq.client.sync.requests.administration import AdministrationRequests
+from shardmq.client.sync.requests.policies import PolicyRequests
 from shardmq.client.sync.requests.statistics import StatisticsRequests
 from shardmq.client.sync.transport import Transport
 from shardmq.client.sync.workers import WORKERS, MetricsReporter, SerialExecutor, WorkerPool
@@ -82,7 +83,7 @@ def connect(
     return connection
 
 
-class Connection(HookRegistration, AdministrationRequests, StatisticsRequests):
+class Connection(HookRegistration, AdministrationRequests, PolicyRequests, StatisticsRequests):
     """An open connection, with its I/O and heartbeats on a thread of its own; `connect` opens one.
 
     When it is lost it comes back, unless it was told not to: with all channels, and all exchanges, queues, bindings and

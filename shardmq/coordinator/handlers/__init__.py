@@ -2,6 +2,7 @@
 
 commands.py      Commands under way: whose turn it is, what each waits for, its deadline.
 queues.py        Steps of a command that need a shard: assigning, preparing deletion, dropping.
+policies.py      Steps of a command on policies: shards hear what has changed for their queues.
 replicas.py      Gateways and the topology version each has reached.
 transactions.py  Two-phase commit: all shards are asked before, and told after.
 connections.py   Connections over all gateways: limits, and exclusive queues without an owner.

@@ -5,9 +5,9 @@
           others that name it wait)    ├─ committed transaction ─► all shards FOLLOW ─► answer
                                        └─ everything else ─► gateways ─► answer
 
-What waits for a shard is in queues.py, what waits for gateways in replicas.py. Everything else is told at once, in the
-order it was decided. A transaction is prepared by all shards before it is committed. Once it is decided, only the one
-who asked waits for the shards, and not for ever.
+What waits for a shard is in queues.py and policies.py, what waits for gateways in replicas.py. Everything else is told
+at once, in the order it was decided. A transaction is prepared by all shards before it is committed. Once decided,
+only the one who asked waits for the shards, and not for ever.
 """
 
 from collections import deque
@@ -17,6 +17,7 @@ from typing import Final
 
 from shardmq.bus.listener import Responder
 from shardmq.bus.messages.coordinator import CommandResult
+from shardmq.coordinator.handlers.policies import PolicySteps
 from shardmq.coordinator.handlers.queues import QueueSteps
 from shardmq.coordinator.handlers.replicas import TopologyReplicas
 from shardmq.coordinator.handlers.transactions import TwoPhaseCommit
@@ -37,10 +38,12 @@ from shardmq.topology.commands import (
     CommitTransaction,
     DeclareQueue,
     DeclareTopic,
+    DeletePolicy,
     DeleteQueue,
     DeleteTopic,
     DeleteVhost,
     ExtendTopic,
+    PutPolicy,
 )
 
 SHARD_SECONDS: Final = DECLARE_SECONDS - 3
@@ -78,6 +81,7 @@ class CommandExecutor:
         self._replicas = replicas
         self._two_phase_commit = two_phase_commit
         self._queues = QueueSteps(state.topology, state.shards, replicas, self)
+        self._policies = PolicySteps(state.topology, state.shards, self)
         self._next_queue = state.identity.first_queue
         self._silent_until = state.silent_until
         self.is_frozen = False
@@ -144,6 +148,8 @@ class CommandExecutor:
                 self._queues.give_up(pending)
             elif waited > SHARD_SECONDS and pending.stage in (Stage.PREPARE, Stage.FOLLOW):
                 self._give_up_shards(pending)
+            elif waited > SHARD_SECONDS and pending.stage is Stage.SPREAD:
+                self.answer(pending, None)  # it is decided; the shards that are busy hear of it when they can
             elif waited > ANSWER_SECONDS and pending.stage is Stage.TURN:
                 text = "an earlier command on the same name is still under way; try again later"
                 self.refuse(pending, Unavailable(text))
@@ -332,7 +338,10 @@ class CommandExecutor:
             return False
         applied = self._replicas.take_applied()
         for pending in applied:
-            self._queues.drop(pending)
+            if isinstance(pending.command, PutPolicy | DeletePolicy) and pending.stage is not Stage.DONE:
+                self._policies.spread(pending)
+            else:
+                self._queues.drop(pending)
         return bool(applied)
 
     def _end(self, pending: PendingCommand) -> None:

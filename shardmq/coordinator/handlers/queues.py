@@ -87,7 +87,8 @@ class QueueSteps:
         pending.stage, pending.queues = Stage.SHARD, {queue.id: queue for queue in queues}
         pending.result = queues[0].id if isinstance(command, DeclareQueue) else None
         for queue in queues:
-            self._shards[queue.shard].assign(queue, partial(self._on_assigned, pending, queue.id))
+            given = self._topology.policies.given(queue)
+            self._shards[queue.shard].assign(given, partial(self._on_assigned, pending, queue.id))
 
     def prepare_delete(self, pending: PendingCommand, command: DeleteQueue | DeleteTopic) -> None:
         """Ask the shards of queues whether these are unused or empty.

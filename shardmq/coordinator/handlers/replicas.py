@@ -45,7 +45,9 @@ class TopologyReplicas:
         fields = self._topology.snapshot()
         broker, generation = self._identity.broker, self._identity.generation
         transactions, topics = list(fields.transactions), list(fields.topics)
-        peer.post(Snapshot(*fields[:7], self._addresses, transactions, broker, generation, topics))
+        policies, allowed = list(fields.policies), list(fields.topic_permissions)
+        shards = self._addresses
+        peer.post(Snapshot(*fields[:7], shards, transactions, broker, generation, topics, policies, allowed))
 
     def remove(self, peer: Peer) -> None:
         """Wait no more for a gateway that is gone."""

@@ -5,7 +5,7 @@ earlier session lost.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -108,6 +108,11 @@ class ShardLink:
         """Whether the link is open and the shard's store accepted."""
         return self._is_enrolled and self.dialer.is_open
 
+    @property
+    def queues(self) -> Sequence[Queue]:
+        """The shard's queues, those that are being declared among them, as the shard is to know them."""
+        return list(self._queues.values())
+
     def add(self, queue: Queue) -> None:
         """Count a queue among this shard's. The shard is told with the next session."""
         self._queues[queue.id] = self._known[queue.id] = queue
@@ -183,7 +188,7 @@ class ShardLink:
         if self.is_open:
             self._send_follow(transaction)
 
-    def ask_once(self, message: Hold | Copy, on_done: OnDone) -> None:
+    def ask_once(self, message: Hold | Copy | AssignQueue, on_done: OnDone) -> None:
         """Send a request that is not repeated. `on_done` is called once, with an error where the session ended."""
         if not self.is_open:
             on_done(Unavailable(WENT_AWAY))

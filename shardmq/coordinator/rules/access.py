@@ -1,12 +1,11 @@
 """What commands on virtual hosts, users and permissions change, or why they are refused."""
 
-import warnings
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
-import regex
 
+from shardmq.coordinator.rules import policies
 from shardmq.errors import InvalidRequest, NotFound
 from shardmq.topology.cascade import cascade
 from shardmq.topology.changes import (
@@ -40,6 +39,7 @@ from shardmq.topology.entities import (
     Vhost,
     check_name,
 )
+from shardmq.topology.expressions import check_expression
 from shardmq.topology.passwords import check_hash, hash_password
 from shardmq.topology.topology import Topology
 
@@ -48,9 +48,6 @@ USER_LIMITS: Final = ("max-connections", "max-channels")
 
 TAGS_MAX: Final = 64
 """Tags of one user or virtual host; all of them travel to every gateway."""
-
-EXPRESSION_MAX: Final = 4096
-"""Characters of a permission's expression: matched against a name with every declaration."""
 
 DESCRIPTION_MAX: Final = 4096
 """Characters of a virtual host's description."""
@@ -110,6 +107,7 @@ def delete_vhost(topology: Topology, command: DeleteVhost) -> list[Change]:
             queues=[queue for queue in topology.queues.values() if queue.vhost == vhost],
             exchanges=[exchange for exchange in topology.exchanges.values() if exchange.vhost == vhost],
         ),
+        *policies.of_vhost(topology, vhost),
         *_without(permission for permission in topology.permissions.values() if permission.vhost == vhost),
         VhostRemoved(vhost),
     ]
@@ -134,7 +132,7 @@ def delete_user(topology: Topology, command: DeleteUser) -> list[Change]:
     """Delete a user and their permissions."""
     _check_user(topology, command.name)
     allowed = (permission for permission in topology.permissions.values() if permission.user == command.name)
-    return [*_without(allowed), UserRemoved(command.name)]
+    return [*policies.of_user(topology, command.name), *_without(allowed), UserRemoved(command.name)]
 
 
 def put_permission(topology: Topology, command: PutPermission) -> list[Change]:
@@ -142,7 +140,7 @@ def put_permission(topology: Topology, command: PutPermission) -> list[Change]:
     topology.check_vhost(command.vhost)
     _check_user(topology, command.user)
     for verb in ("configure", "write", "read"):
-        _check_expression(verb, getattr(command, verb))
+        check_expression(f"the {verb} expression", getattr(command, verb))
     put = Permission(command.user, command.vhost, command.configure, command.write, command.read)
     return [PermissionPut(put)] if topology.permissions.get((command.user, command.vhost)) != put else []
 
@@ -187,17 +185,6 @@ def _check_tags(tags: tuple[str, ...]) -> None:
         raise InvalidRequest(f"{len(tags)} tags are more than the {TAGS_MAX} there may be")
     for tag in tags:
         check_name("tag", tag)
-
-
-def _check_expression(verb: str, expression: str) -> None:
-    if len(expression) > EXPRESSION_MAX:
-        raise InvalidRequest(f"the {verb} expression is over {EXPRESSION_MAX} characters; write a shorter one")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of syntax that may mean something else in a later Python
-            regex.compile(expression)
-    except (regex.error, RecursionError, OverflowError) as fault:
-        raise InvalidRequest(f"the {verb} expression '{expression[:64]}' is no regular expression: {fault}") from fault
 
 
 def _limited(

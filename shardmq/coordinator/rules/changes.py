@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from shardmq.coordinator.rules import access, exchanges, queues, topics
+from shardmq.coordinator.rules import access, exchanges, policies, queues, topics
 from shardmq.coordinator.rules.queues import QueuePlacement
 from shardmq.topology.changes import Change
 from shardmq.topology.commands import (
@@ -15,13 +15,17 @@ from shardmq.topology.commands import (
     DeclareTopic,
     DeleteExchange,
     DeletePermission,
+    DeletePolicy,
     DeleteQueue,
     DeleteTopic,
+    DeleteTopicPermission,
     DeleteUser,
     DeleteVhost,
     ExtendTopic,
     PutLimits,
     PutPermission,
+    PutPolicy,
+    PutTopicPermission,
     PutUser,
     PutVhost,
     Unbind,
@@ -68,6 +72,10 @@ _INSIDE: Final[dict[type[Any], _Rule]] = {
     Unbind: exchanges.unbind,
     DeleteQueue: queues.delete_queue,
     DeleteTopic: topics.delete_topic,
+    PutPolicy: policies.put_policy,
+    DeletePolicy: policies.delete_policy,
+    PutTopicPermission: policies.put_topic_permission,
+    DeleteTopicPermission: policies.delete_topic_permission,
 }
 """Rules for commands inside a virtual host."""
 

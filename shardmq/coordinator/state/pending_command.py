@@ -35,6 +35,7 @@ class Stage(Enum):
     PREPARE = auto()
     SHARD = auto()
     FOLLOW = auto()
+    SPREAD = auto()
     GATEWAYS = auto()
     DONE = auto()
 
@@ -56,6 +57,7 @@ class PendingCommand:
         coming: decided, and not in the topology yet.
         is_delete_prepared: the shards agree to the deletion.
         is_prepared: all shards have what the commit claims.
+        shards: those that are still to hear of changed policies.
         removed: the deleted queues, which their shards are to drop.
         result: the answer's value.
     """
@@ -71,6 +73,7 @@ class PendingCommand:
     coming: Sequence[Change] = ()
     is_delete_prepared: bool = False
     is_prepared: bool = False
+    shards: set[str] = field(default_factory=set)
     removed: tuple[Queue, ...] = ()
     result: CommandResult = None
 

@@ -141,7 +141,7 @@ class _Rebuilding:
         self._found: dict[tuple[str, str], Queue] = {}
         self._outdated: list[Queue] = []
         for queue in sorted((queue for each in shards for queue in each.queues), key=lambda queue: queue.id):
-            self._take(queue)
+            self._take(replace(queue, policy={}))  # what policies gave it follows from the policies
         ids = [queue.id for each in shards for queue in each.queues]
         self._next = max([stored.identity.first_queue, *(each.queue + 1 for each in shards), *(id + 1 for id in ids)])
 

@@ -12,6 +12,8 @@ from shardmq.coordinator.storage.schema import (
     decode_queue,
     encode,
     name_key,
+    policy_key,
+    topic_permission_key,
 )
 from shardmq.coordinator.storage.transactions import TransactionTable
 from shardmq.coordinator.storage.write_batch import WriteBatch
@@ -24,8 +26,12 @@ from shardmq.topology.changes import (
     ExchangeRemoved,
     PermissionPut,
     PermissionRemoved,
+    PolicyPut,
+    PolicyRemoved,
     QueueAdded,
     QueueRemoved,
+    TopicPermissionPut,
+    TopicPermissionRemoved,
     TopicPut,
     TopicRemoved,
     TransactionBegun,
@@ -37,7 +43,18 @@ from shardmq.topology.changes import (
 )
 from shardmq.topology.entities import Binding
 
-ADDING: Final = (ExchangeAdded, QueueAdded, BindingAdded, UserPut, VhostPut, PermissionPut, TransactionBegun, TopicPut)
+ADDING: Final = (
+    ExchangeAdded,
+    QueueAdded,
+    BindingAdded,
+    UserPut,
+    VhostPut,
+    PermissionPut,
+    TransactionBegun,
+    TopicPut,
+    PolicyPut,
+    TopicPermissionPut,
+)
 """Changes that make the store larger."""
 
 
@@ -130,6 +147,20 @@ class ChangeWriter:
     def _remove_topic(self, batch: WriteBatch, change: TopicRemoved) -> None:
         batch.delete(b"topics", name_key(change.vhost, change.name))
 
+    def _put_policy(self, batch: WriteBatch, change: PolicyPut) -> None:
+        policy = change.policy
+        batch.put(b"policies", policy_key(policy.vhost, policy.name, policy.is_operator), encode(policy))
+
+    def _remove_policy(self, batch: WriteBatch, change: PolicyRemoved) -> None:
+        batch.delete(b"policies", policy_key(change.vhost, change.name, change.is_operator))
+
+    def _put_topic_permission(self, batch: WriteBatch, change: TopicPermissionPut) -> None:
+        put = change.permission
+        batch.put(b"topic_permissions", topic_permission_key(put.user, put.vhost, put.exchange), encode(put))
+
+    def _remove_topic_permission(self, batch: WriteBatch, change: TopicPermissionRemoved) -> None:
+        batch.delete(b"topic_permissions", topic_permission_key(change.user, change.vhost, change.exchange))
+
     def _tell_only(self, batch: WriteBatch, change: ConnectionClosed) -> None:
         """Write nothing: the gateways close the connection once."""
 
@@ -155,6 +186,10 @@ _WRITERS: Final[Mapping[type[Any], Callable[[ChangeWriter, WriteBatch, Any], Non
     TransactionEnded: ChangeWriter._end_transaction,
     TopicPut: ChangeWriter._put_topic,
     TopicRemoved: ChangeWriter._remove_topic,
+    PolicyPut: ChangeWriter._put_policy,
+    PolicyRemoved: ChangeWriter._remove_policy,
+    TopicPermissionPut: ChangeWriter._put_topic_permission,
+    TopicPermissionRemoved: ChangeWriter._remove_topic_permission,
 }
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace as replace_fields
 
 from shardmq.coordinator.storage.schema import (
     APPLIED,
@@ -199,7 +200,7 @@ def taken_from_shard(finding: Finding, queues: Mapping[bytes, Queue]) -> Finding
     queue = queues.get(bytes.fromhex(finding.key))
     if finding.database != "queues" or queue is None:
         return finding
-    value = encode((DURABLE, queue))
+    value = encode((DURABLE, replace_fields(queue, policy={})))  # what policies gave it follows from the policies
     edits: tuple[Edit, ...] = ((DATABASES.index(b"queues"), bytes.fromhex(finding.key), value),)
     return replace(finding, mend=f"takes it from shard {queue.shard}", edits=edits)
 

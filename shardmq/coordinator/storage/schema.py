@@ -7,6 +7,8 @@
     users           name                        -> User
     permissions     user 0 vhost                -> Permission
     topics          vhost 0 name                -> Topic
+    policies        blake2b of vhost, name, kind -> Policy             of either kind
+    topic_permissions  blake2b of user, vhost, exchange -> TopicPermission
     tombstones      queue id, u64               -> shard, u32         deleted queues their shard has not dropped yet
     state           "next_queue"                -> u64
                     "boot"                      -> boot id of the last start
@@ -27,7 +29,7 @@
                                                                       that name
 
 Every value begins with a checksum, which is left out above. Stores of earlier versions get the databases of
-transactions and topics when they are opened.
+transactions, topics and policies when they are opened.
 
 `boot` is "" for what is durable. Anything else exists as long as the broker runs that has that boot id (from a start of
 `shardmq up` to its end, however often this process restarts). An exclusive queue is never durable: no connection
@@ -46,7 +48,18 @@ from shardmq.coordinator.rules.shard_identity import Member
 from shardmq.runtime.clock import ClockNote
 from shardmq.storage.checksums import sealed_row
 from shardmq.storage.engine import Bytes, Layout
-from shardmq.topology.entities import Binding, Exchange, OpenTransaction, Permission, Queue, Topic, User, Vhost
+from shardmq.topology.entities import (
+    Binding,
+    Exchange,
+    OpenTransaction,
+    Permission,
+    Policy,
+    Queue,
+    Topic,
+    TopicPermission,
+    User,
+    Vhost,
+)
 from shardmq.topology.topology import binding_id
 
 FORMAT: Final = b"shardmq-coordinator"
@@ -69,6 +82,8 @@ DATABASES: Final = (
     b"state",
     *TRANSACTION_DATABASES,
     b"topics",
+    b"policies",
+    b"topic_permissions",
 )
 
 NUMBERS: Final = {name: number for number, name in enumerate(DATABASES)}
@@ -124,6 +139,8 @@ decode_permission = msgspec.msgpack.Decoder(Permission).decode
 decode_members = msgspec.msgpack.Decoder(dict[int, Member]).decode
 decode_transaction = msgspec.msgpack.Decoder(OpenTransaction).decode
 decode_topic = msgspec.msgpack.Decoder(Topic).decode
+decode_policy = msgspec.msgpack.Decoder(Policy).decode
+decode_topic_permission = msgspec.msgpack.Decoder(TopicPermission).decode
 decode_attempts = msgspec.msgpack.Decoder(list[int]).decode
 decode_clock = msgspec.msgpack.Decoder(ClockNote).decode
 
@@ -136,6 +153,8 @@ DECODERS: Final[Mapping[bytes, Callable[[bytes], Any]]] = {
     b"transactions": decode_transaction,
     b"decisions": decode_attempts,
     b"topics": decode_topic,
+    b"policies": decode_policy,
+    b"topic_permissions": decode_topic_permission,
 }
 """How the rows of each database are read; those of the others are numbers and names."""
 
@@ -147,7 +166,22 @@ def name_key(vhost: str, name: str) -> bytes:
 
 def binding_key(binding: Binding) -> bytes:
     """The key of a binding."""
-    return blake2b(encode(binding_id(binding)), digest_size=32).digest()
+    return _hashed(binding_id(binding))
+
+
+def policy_key(vhost: str, name: str, is_operator: bool) -> bytes:
+    """The key of a policy."""
+    return _hashed((vhost, name, is_operator))
+
+
+def topic_permission_key(user: str, vhost: str, exchange: str) -> bytes:
+    """The key of a topic permission."""
+    return _hashed((user, vhost, exchange))
+
+
+def _hashed(parts: tuple[Any, ...]) -> bytes:
+    """A key of parts that would be too long for LMDB together."""
+    return blake2b(encode(parts), digest_size=32).digest()
 
 
 def number_of(value: bytes | None, default: int = 0) -> int:

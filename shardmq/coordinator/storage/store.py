@@ -26,8 +26,10 @@ from shardmq.coordinator.storage.schema import (
     decode_exchange,
     decode_members,
     decode_permission,
+    decode_policy,
     decode_queue,
     decode_topic,
+    decode_topic_permission,
     decode_user,
     decode_vhost,
     encode,
@@ -42,7 +44,17 @@ from shardmq.storage.lmdb_engine import LmdbEngine
 from shardmq.storage.store_copy import StoreCopy
 from shardmq.topology.cascade import cascade
 from shardmq.topology.changes import Change
-from shardmq.topology.entities import Binding, Exchange, Permission, Queue, Topic, User, Vhost
+from shardmq.topology.entities import (
+    Binding,
+    Exchange,
+    Permission,
+    Policy,
+    Queue,
+    Topic,
+    TopicPermission,
+    User,
+    Vhost,
+)
 from shardmq.topology.snapshot import TopologySnapshot
 from shardmq.topology.topology import Topology
 
@@ -89,6 +101,8 @@ class _Contents:
     users: list[User]
     permissions: list[Permission]
     topics: list[Topic]
+    policies: list[Policy]
+    topic_permissions: list[TopicPermission]
     tombstones: dict[int, int]
     state: dict[bytes, bytes]
     transactions: RecoveredTransactions
@@ -298,6 +312,8 @@ class Store:
             [decode_user(value) for _, value in scan(b"users")],
             [decode_permission(value) for _, value in scan(b"permissions")],
             [decode_topic(value) for _, value in scan(b"topics")],
+            [decode_policy(value) for _, value in scan(b"policies")],
+            [decode_topic_permission(value) for _, value in scan(b"topic_permissions")],
             {number_of(key): number_of(value) for key, value in scan(b"tombstones")},
             dict(scan(b"state")),
             self._transactions.load(),
@@ -324,6 +340,8 @@ def _topology_of(found: _Contents) -> Topology:
             permissions=found.permissions,
             transactions=found.transactions.undecided,
             topics=found.topics,
+            policies=found.policies,
+            topic_permissions=found.topic_permissions,
         )
     )
     return topology

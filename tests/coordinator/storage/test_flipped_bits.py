@@ -21,14 +21,26 @@ from shardmq.topology.changes import (
     Change,
     ExchangeAdded,
     PermissionPut,
+    PolicyPut,
     QueueAdded,
     QueueRemoved,
+    TopicPermissionPut,
     TopicPut,
     TransactionBegun,
     TransactionEnded,
     UserPut,
 )
-from shardmq.topology.entities import Binding, Exchange, OpenTransaction, Permission, Queue, Topic, User
+from shardmq.topology.entities import (
+    Binding,
+    Exchange,
+    OpenTransaction,
+    Permission,
+    Policy,
+    Queue,
+    Topic,
+    TopicPermission,
+    User,
+)
 from tests.storage.flips import flipped, refusals
 
 LOG_BYTES = 256 << 10
@@ -58,6 +70,8 @@ def fill(folder: Path) -> None:
     write([TransactionBegun(each) for each in transactions])
     write([TransactionEnded("/", f"x{number}", number, True, [8, 9], 60_000) for number in range(1, 20)])
     write([*new_vhost("late")])
+    write([PolicyPut(Policy("/", "p", "^queue", {"max-length": 5}))])
+    write([TopicPermissionPut(TopicPermission("anna", "/", "exchange 1", "a", "b"))])
     write([], followed=[(number, shard) for number in range(1, 10) for shard in range(4)])
     store.close()
 

@@ -167,8 +167,11 @@ def test_the_time_is_noted(stores: StoreRoom) -> None:
     store.close()
 
 
+LATER = (b"topics", b"policies", b"topic_permissions")
+
+
 def test_a_store_older_than_transactions_opens_and_has_none(tmp_path: Path) -> None:
-    older = tuple(name for name in DATABASES if name not in (*TRANSACTION_DATABASES, b"topics"))
+    older = tuple(name for name in DATABASES if name not in (*TRANSACTION_DATABASES, *LATER))
     assert len(older) == 8
     open_environment(tmp_path, FORMAT, older).close()
     store = Store.open(tmp_path, "first")
@@ -176,7 +179,7 @@ def test_a_store_older_than_transactions_opens_and_has_none(tmp_path: Path) -> N
     store.close()
     environment = open_environment(tmp_path, FORMAT, DATABASES)
     with environment.env.begin(write=True) as write:
-        for name in (*TRANSACTION_DATABASES, b"topics"):
+        for name in (*TRANSACTION_DATABASES, *LATER):
             write.drop(environment.env.open_db(name, txn=write), delete=True)
     environment.close()
     stored = written(StoreRoom(tmp_path), [begun(1), committed(1)], ((1, 0), (1, 1), (1, 2)))

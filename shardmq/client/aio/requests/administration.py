@@ -33,7 +33,8 @@ class AdministrationRequests(ABC):
 
         Args:
             noun: "exchanges", "queues", "bindings", "topics" or "transactions" (undecided ones) of this virtual host;
-                "vhosts", "users", "permissions", "connections", "channels" or "consumers": those the user may see.
+                "vhosts", "users", "permissions", "topic-permissions", "policies", "connections", "channels" or
+                "consumers": those the user may see.
         """
         return await self._ask(administration.topology(noun))
 

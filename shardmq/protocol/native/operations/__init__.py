@@ -11,6 +11,7 @@ groups.py          Which partitions the consumer of a group has.
 offsets.py         Topics by the offsets of their messages, and the offsets of groups.
 statistics.py      What exists in pages, filtered and sorted, with counters and rates.
 administration.py  Virtual hosts, users, permissions, limits, definitions, backups.
+policies.py        Policies, operator policies, topic permissions.
 codec.py           The table of all operations: encode and decode.
 publishing.py      The frame of a large BasicPublish, written with one copy of its records.
 """

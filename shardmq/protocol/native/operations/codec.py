@@ -15,6 +15,7 @@ from shardmq.protocol.native.operations import (
     connection,
     groups,
     offsets,
+    policies,
     reads,
     statistics,
     topics,
@@ -96,6 +97,12 @@ OPERATIONS: Final[dict[int, type[Operation]]] = {
     70: statistics.StatsList,
     71: statistics.StatsGet,
     72: statistics.StatsOverview,
+    73: policies.PolicyPut,
+    74: policies.PolicyDelete,
+    75: policies.PolicyPreview,
+    76: policies.PolicyMatch,
+    77: policies.TopicPermissionPut,
+    78: policies.TopicPermissionDelete,
 }
 """Operations by the type of their frame. A number never changes its meaning."""
 
