@@ -184,7 +184,7 @@ def test_topic_permissions_say_which_routing_keys_a_user_may_use(
         publisher = channel.publisher()
         publisher.publish("amq.topic", "topical.b", b"")
         publisher.publish("amq.topic", "other.a", b"")
-        with pytest.raises(errors.PublishRefused, match=r"access to topic 'other\.a'"):
+        with pytest.raises(errors.AccessRefused, match=r"access to topic 'other\.a'"):
             publisher.flush()
         channel.basic_publish("amq.direct", "other.a", b"")
         connection.topic_permission_delete("topical", "/", "amq.topic")
