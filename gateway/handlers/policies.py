@@ -13,7 +13,7 @@ from shardmq.gateway.handlers.lists import may_see
 from shardmq.gateway.handlers.replies import done
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.client import Client
-from shardmq.protocol.native.operations.policies import (
+from shardmq.protocol.native.operations.topology import (
     PolicyDelete,
     PolicyMatch,
     PolicyPreview,

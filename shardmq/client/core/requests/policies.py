@@ -9,7 +9,7 @@ from shardmq.client.api.results import converted
 from shardmq.client.core.requests.request import Request, nothing
 from shardmq.client.core.validation import check_names, table
 from shardmq.errors import InvalidRequest
-from shardmq.protocol.native.operations.policies import (
+from shardmq.protocol.native.operations.topology import (
     PolicyDelete,
     PolicyMatch,
     PolicyPreview,

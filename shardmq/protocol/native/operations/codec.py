@@ -15,7 +15,6 @@ from shardmq.protocol.native.operations import (
     connection,
     groups,
     offsets,
-    policies,
     reads,
     statistics,
     topics,
@@ -97,12 +96,12 @@ OPERATIONS: Final[dict[int, type[Operation]]] = {
     70: statistics.StatsList,
     71: statistics.StatsGet,
     72: statistics.StatsOverview,
-    73: policies.PolicyPut,
-    74: policies.PolicyDelete,
-    75: policies.PolicyPreview,
-    76: policies.PolicyMatch,
-    77: policies.TopicPermissionPut,
-    78: policies.TopicPermissionDelete,
+    73: topology.PolicyPut,
+    74: topology.PolicyDelete,
+    75: topology.PolicyPreview,
+    76: topology.PolicyMatch,
+    77: topology.TopicPermissionPut,
+    78: topology.TopicPermissionDelete,
 }
 """Operations by the type of their frame. A number never changes its meaning."""
 
