@@ -51,13 +51,13 @@ def ranges_between(start: Places, end: Places, options: Options) -> list[TopicRa
         if end[partition] > start.get(partition, 0)
     ]
     total = sum(part.end - part.first for part in whole)
-    cut = [piece for part in whole for piece in _cut(part, _pieces(part, total, len(whole), options))]
-    if len(cut) > max(SLICES_MAX, len(whole)):
+    pieces = [_pieces(part, total, len(whole), options) for part in whole]
+    if sum(pieces) > max(SLICES_MAX, len(whole)):
         raise InvalidRequest(
-            f"{total} messages in tasks of {options.max_records_per_partition} are {len(cut)} tasks; Spark is given "
+            f"{total} messages in tasks of {options.max_records_per_partition} are {sum(pieces)} tasks; Spark is given "
             f"{SLICES_MAX} at most: raise maxRecordsPerPartition"
         )
-    return cut
+    return [piece for part, count in zip(whole, pieces, strict=True) for piece in _cut(part, count)]
 
 
 def _pieces(part: TopicRange, total: int, ranges: int, options: Options) -> int:
