@@ -49,13 +49,17 @@ class Reader:
         if self.acks:
             channel.basic_ack(method.delivery_tag)
 
-    def wait(self, count: int, seconds: float = 10) -> list[tuple[int, bytes]]:
+    def wait(self, count: int, seconds: float = 30) -> list[tuple[int, bytes]]:
         """Wait until so many came, and a moment for more."""
+        self.until(count, seconds)
+        self.connection.process_data_events(QUIET_SECONDS)
+        return self.got
+
+    def until(self, count: int, seconds: float = 30) -> None:
+        """Wait until so many came."""
         deadline = time.monotonic() + seconds
         while len(self.got) < count and time.monotonic() < deadline:
             self.connection.process_data_events(0.05)
-        self.connection.process_data_events(QUIET_SECONDS)
-        return self.got
 
 
 @pytest.fixture
@@ -118,7 +122,7 @@ def test_what_is_rejected_stays_and_does_not_come_again(
 ) -> None:
     reader = Reader(connection, stream, prefetch=1, acks=False)
     for _ in range(10):
-        reader.wait(len(reader.tags) + 1, 0.5)
+        reader.until(len(reader.tags) + 1)
         getattr(reader.channel, verb)(reader.tags[-1], requeue=requeue)
     assert reader.wait(10) == numbered(0, 10)
     assert Reader(connection, stream).wait(10) == numbered(0, 10)

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -14,6 +15,9 @@ import shardmq
 from shardmq.cmd.run.broker import Broker
 from shardmq.spark.bundle import make_zip
 from tests.spark.cluster import Cluster, bare_python
+
+SENSED = 8000
+"""Messages of the topic; a micro-batch has a thousand."""
 
 SPECULATIVE = {
     "spark.speculation": "true",
@@ -23,20 +27,35 @@ SPECULATIVE = {
     "spark.speculation.minTaskRuntime": "100ms",
 }
 
-WRITE_WITH_A_STRAGGLER = """
+STREAM_AND_BATCH = """
 import sys, time, uuid
 from pathlib import Path
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from shardmq.spark.source import ShardmqDataSource
 
-url, notes = sys.argv[1:]
+url, checkpoint, notes = sys.argv[1:]
 spark = SparkSession.builder.getOrCreate()
 spark.dataSource.register(ShardmqDataSource)
+
+source = spark.readStream.format("shardmq").option("url", url).option("subscribe", "sensors")
+source = source.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 1000)
+query = (
+    source.load().selectExpr("value", "'sensed' as routing_key")
+    .writeStream.format("shardmq").option("url", url).option("exchange", "")
+    .option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+)
+query.awaitTermination()
+print("STREAMED", sum(batch["numInputRows"] for batch in query.recentProgress))
+
 spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
 
 def stall(batches):
     context = TaskContext.get()
+    deadline = time.monotonic() + 60
+    if context.partitionId() == 3 and context.attemptNumber():
+        while not list(Path(notes).glob("0-*")) and time.monotonic() < deadline:
+            time.sleep(0.05)  # the first attempt is to get to its end, too
     for batch in batches:
         yield batch
     if context.partitionId() == 3:
@@ -74,24 +93,18 @@ print("JOBS", json.dumps([published.rows, again.rows, exported.rows, replayed.ro
 """
 
 
-STREAM_OF_A_TOPIC = """
-import sys
-from pyspark.sql import SparkSession
-from shardmq.spark.source import ShardmqDataSource
+class Submitted(NamedTuple):
+    """What became of a program on the cluster.
 
-url, checkpoint = sys.argv[1:]
-spark = SparkSession.builder.getOrCreate()
-spark.dataSource.register(ShardmqDataSource)
-source = spark.readStream.format("shardmq").option("url", url).option("subscribe", "sensors")
-source = source.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 1000)
-query = (
-    source.load().selectExpr("value", "'sensed' as routing_key")
-    .writeStream.format("shardmq").option("url", url).option("exchange", "")
-    .option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
-)
-query.awaitTermination()
-print("STREAMED", sum(batch["numInputRows"] for batch in query.recentProgress))
-"""
+    Attributes:
+        said: what it printed.
+        killed: the executors that were killed meanwhile.
+        attempts: the numbers of the attempts of the batch's straggler.
+    """
+
+    said: str
+    killed: list[int]
+    attempts: list[str]
 
 
 @pytest.fixture(scope="module")
@@ -112,25 +125,53 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-def test_a_straggler_and_its_copy_publish_each_row_once(
-    cluster: Cluster, archive: Path, broker: Broker, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def submitted(cluster: Cluster, archive: Path, broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Submitted:
+    """One program on the cluster, a stream and then a batch; while the stream runs, an executor is killed."""
+    folder = tmp_path_factory.mktemp("submitted")
+    script, notes, killed = folder / "job.py", folder / "notes", []
+    script.write_text(STREAM_AND_BATCH)
+    notes.mkdir()
     with shardmq.connect(broker.url) as connection, connection.channel() as channel:
         channel.queue_declare("rows", durable=True)
-    script, notes = tmp_path / "job.py", tmp_path / "notes"
-    script.write_text(WRITE_WITH_A_STRAGGLER)
-    notes.mkdir()
-    said = cluster.submit(script, archive, broker.url, str(notes), conf=SPECULATIVE)
-    attempts = sorted(note.name.partition("-")[0] for note in notes.iterdir())
-    assert attempts[:2] == ["0", "1"], f"nothing was speculated: {attempts}"
-    assert "READ {'rows': 4000, 'bodies': 4000}" in said
+        channel.topic_declare("sensors", 4)
+        channel.queue_declare("sensed", durable=True)
+        with channel.publisher() as publisher:
+            for number in range(SENSED):
+                publisher.publish("sensors", f"sensor-{number % 50}", b"%d" % number)
+
+        def kill() -> None:
+            deadline = time.monotonic() + 300
+            while channel.queue_declare("sensed", durable=True, passive=True).messages < 2000:
+                if time.monotonic() > deadline:
+                    return
+                time.sleep(0.05)
+            killed.append(cluster.kill_executor())
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        said = cluster.submit(script, archive, broker.url, str(folder / "checkpoint"), str(notes), conf=SPECULATIVE)
+        killer.join()
+    return Submitted(said, killed, sorted(note.name.partition("-")[0] for note in notes.iterdir()))
+
+
+def numbers(broker: Broker, queue: str) -> Counter[int]:
+    """How often a queue has each number; it is empty then."""
     with shardmq.connect(broker.url) as connection, connection.channel() as channel:
-        seen: Counter[int] = Counter()
-        for message in channel.consume("rows", auto_ack=True, inactivity_timeout=3.0):
-            if message is None:
-                break
-            seen[int(message.body)] += 1
-        assert seen == Counter(range(4000))
+        messages = channel.consume(queue, auto_ack=True, inactivity_timeout=3.0)
+        return Counter(int(message.body) for message in messages)
+
+
+def test_a_straggler_and_its_copy_publish_each_row_once(submitted: Submitted, broker: Broker) -> None:
+    assert submitted.attempts[:2] == ["0", "1"], f"nothing was speculated: {submitted.attempts}"
+    assert "READ {'rows': 4000, 'bodies': 4000}" in submitted.said
+    assert numbers(broker, "rows") == Counter(range(4000))
+
+
+def test_a_topic_goes_to_a_queue_once_while_an_executor_is_killed(submitted: Submitted, broker: Broker) -> None:
+    assert submitted.killed, "no executor was killed in time"
+    assert f"STREAMED {SENSED}" in submitted.said
+    assert numbers(broker, "sensed") == Counter(range(SENSED))
 
 
 def test_whole_jobs_run_on_executors_that_have_nothing_of_ours(
@@ -161,39 +202,3 @@ def test_whole_jobs_run_on_executors_that_have_nothing_of_ours(
     with shardmq.connect(broker.url) as connection, connection.channel() as channel:
         ready = [channel.queue_declare(queue, passive=True).messages for queue in ("flights", "mortal", "graves")]
         assert ready == [900, 10, 0]
-
-
-def test_a_topic_goes_to_a_queue_once_while_an_executor_is_killed(
-    cluster: Cluster, archive: Path, broker: Broker, tmp_path: Path
-) -> None:
-    count = 8000
-    with shardmq.connect(broker.url) as connection, connection.channel() as channel:
-        channel.topic_declare("sensors", 4)
-        channel.queue_declare("sensed", durable=True)
-        with channel.publisher() as publisher:
-            for number in range(count):
-                publisher.publish("sensors", f"sensor-{number % 50}", b"%d" % number)
-        script, killed = tmp_path / "stream.py", []
-        script.write_text(STREAM_OF_A_TOPIC)
-
-        def kill() -> None:
-            deadline = time.monotonic() + 300
-            with connection.channel() as other:
-                while other.queue_declare("sensed", durable=True, passive=True).messages < 2000:
-                    if time.monotonic() > deadline:
-                        return
-                    time.sleep(0.05)
-            killed.append(cluster.kill_executor())
-
-        killer = threading.Thread(target=kill)
-        killer.start()
-        said = cluster.submit(script, archive, broker.url, str(tmp_path / "checkpoint"))
-        killer.join()
-        assert killed, "no executor was killed in time"
-        assert f"STREAMED {count}" in said
-        seen: Counter[int] = Counter()
-        for message in channel.consume("sensed", auto_ack=True, inactivity_timeout=3.0):
-            if message is None:
-                break
-            seen[int(message.body)] += 1
-        assert seen == Counter(range(count))

@@ -1,6 +1,7 @@
 """Passwords compared on few threads, in a fair order."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -91,17 +92,31 @@ def test_who_is_suspected_has_one_thread_and_the_last_turn(monkeypatch: pytest.M
     assert order[-1] == "10.0.0.9"
 
 
-def test_sources_take_turns() -> None:
+def test_sources_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    all_wait = threading.Event()
+    begun: list[str] = []
+    compare = hashing._is_password
+
+    def watched(password: str, stored: str) -> bool:
+        assert all_wait.wait(60)
+        begun.append(password)
+        return compare(password, stored)
+
+    monkeypatch.setattr(hashing, "_is_password", watched)
+
     async def story() -> None:
         one, _ = made(FailedLogins())
         flood = [asyncio.create_task(one.is_right(Who("10.0.0.1", f"u{number}"), "x")) for number in range(20)]
         await asyncio.sleep(0)
         single = asyncio.create_task(one.is_right(Who("10.0.0.2", "ann"), "secret"))
+        await asyncio.sleep(0)
+        all_wait.set()
         assert await single
-        assert sum(task.done() for task in flood) <= 2 * (CLEAN_THREADS + 1)
         await asyncio.gather(*flood)
 
     asyncio.run(story())
+    assert begun.index("secret") <= CLEAN_THREADS + 1  # behind those for whom there was a thread at once
+    assert len(begun) == 21
 
 
 def test_who_gives_up_waiting_harms_nobody() -> None:

@@ -154,15 +154,24 @@ def test_a_single_active_consumer_is_followed_by_the_highest_priority_then_the_o
 
 
 def test_only_what_is_overdue_returns_and_only_if_it_is_still_held(shard: Shard) -> None:
-    began = time.monotonic()
-    shard.send(consume(1, queue=3, prefetch=4), Publish((3,), run_of(0, 4)))
-    shard.delivered(4)
-    shard.send(Ack(1, [(1, 2)]))
-    again = shard.delivered(3)
-    assert SLOW_MS / 1000 <= time.monotonic() - began < SLOW_MS / 1000 + 2
-    assert sorted(numbers(again)) == [0, 2, 3]
+    shard.send(consume(1, queue=3, prefetch=4))
+    for _ in range(20):  # where the machine was too busy for the ack to be in time, again
+        began = time.monotonic()
+        shard.send(Publish((3,), run_of(0, 4)))
+        first = min(numbers(shard.delivered(4)))
+        shard.send(Ack(1, [(first + 1, first + 2)]))
+        shard.ask(Call(8, Counts(3)))
+        was_in_time = time.monotonic() - began < SLOW_MS / 1000
+        again = shard.delivered(3)
+        assert time.monotonic() - began >= SLOW_MS / 1000
+        acks = Ack(1, [(first, first + 4)])
+        shard.send(acks)
+        if was_in_time:
+            break
+        shard.until(lambda acks=acks: shard.send(acks) or shard.queue(3)["valid"] == 0)
+        shard.inbox.clear()
+    assert sorted(numbers(again)) == [first, first + 2, first + 3]
     assert all(one.redelivered for one in again)
-    shard.send(Ack(1, [(0, 4)]))
     assert shard.ask(Call(9, Counts(3))) == [0, 1]
     assert shard.queue(3)["valid"] == 0
 

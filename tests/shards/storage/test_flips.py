@@ -59,16 +59,16 @@ def fill(folder: Path, is_sharing: bool = True) -> None:
     store = Store.open(folder)
     store.load()
     store.write(WriteBatch(queues=[Declared("/", f"queue {number}", number, 0) for number in range(1, 60)]))
-    segments = [segment_of(1 + n % 50, n * 10, [b"%d" % n * (900 if n % 8 == 0 else 3)] * 4) for n in range(150)]
+    segments = [segment_of(1 + n % 50, n * 10, [b"%d" % n * (900 if n % 24 == 0 else 3)] * 4) for n in range(150)]
     for segment in segments[::3]:
         segment.gone = RangeSet([(segment.first, segment.first + 1)])
         segment.live -= 1
     timers = [
-        Timer(3, 1000 + n, n, 2, False, True, run_of(0, [b"t" * (5000 if n % 9 == 0 else 30)] * 2)) for n in range(30)
+        Timer(3, 1000 + n, n, 2, False, True, run_of(0, [b"t" * (5000 if n % 15 == 0 else 30)] * 2)) for n in range(30)
     ]
     delayed = [Timer(4, 5000 + n, n, 1, True, True) for n in range(20)]
     staged = [
-        Staged(StagedPlace(1 + n % 3, 7, n, 2, 60), (7, 8), 0, run_of(n, [b"s" * (4000 if n % 9 == 0 else 30)] * 2))
+        Staged(StagedPlace(1 + n % 3, 7, n, 2, 60), (7, 8), 0, run_of(n, [b"s" * (4000 if n % 15 == 0 else 30)] * 2))
         for n in range(30)
     ]
     ranges = SequenceSet(77)
@@ -93,7 +93,7 @@ def fill(folder: Path, is_sharing: bool = True) -> None:
     )
     store.engine.apply(store._edits.of(WriteBatch(gone=segments[:100:3], delete=segments[100:140:2], fired=timers[:4])))
     if is_sharing:
-        shared = [store.bodies.share(run_of(n, [b"%d" % n * 1100] * 4)) for n in range(10)]
+        shared = [store.bodies.share(run_of(n, [b"%d" % n * 1100] * 4)) for n in range(5)]
         sharing = [segment_with(queue, n * 10, batch) for n, batch in enumerate(shared) for queue in (51, 52, 53)]
         store.write(WriteBatch(put=sharing))
         store.write(WriteBatch(delete=sharing[:7]))

@@ -19,11 +19,11 @@ from shardmq.spark.jobs.files import read
 from shardmq.spark.jobs.publish import messages
 from tests.spark.jobs.messages import Told, everything, queue_of, sums
 
-FLIGHTS = 336_776
+EVERY = 8
+"""One of so many of the 336,776 flights."""
 
-
+FLIGHTS = 42_097
 PARTITIONS = 8
-
 
 BINDINGS = {
     "united": ("UA.*", "carrier = 'UA'"),
@@ -41,7 +41,9 @@ def test_every_flight_is_once_in_the_queues_that_spark_says(
     assert package is not None
     assert package.origin is not None
     with zipfile.ZipFile(Path(package.origin).parent / "data" / "flights.csv.zip") as archive:
-        path = archive.extract(archive.namelist()[0], tmp_path)
+        header, *lines = archive.read(archive.namelist()[0]).splitlines(keepends=True)
+    (tmp_path / "flights.csv").write_bytes(b"".join([header, *lines[::EVERY]]))
+    path = str(tmp_path / "flights.csv")
     for queue, (key, _) in BINDINGS.items():
         channel.queue_declare(queue, durable=True)
         channel.queue_bind(queue, exchange, key)
