@@ -108,7 +108,7 @@ def place_of(start: Start) -> tuple[Begin, int]:
         InvalidRequest: it is another word, or below 0.
     """
     if isinstance(start, datetime.datetime):
-        return "time", max(0, round(start.timestamp() * 1000))
+        return "time", max(0, round(start.timestamp() * 1_000_000) // 1000)  # never past a message of that time
     if isinstance(start, str):
         word = _WORDS.get(start)
         if word is None:
