@@ -6,6 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 IS_TREE := import shardmq, os, sys; sys.exit(not os.path.samefile(shardmq.__path__[0], "shardmq"))
 ARGS   ?=
+COMMA  := ,
 KILLS  ?= 100
 POINTS ?= 40
 FREEZES ?= 24
@@ -18,7 +19,7 @@ FUZZ   ?= 60
 help:
 	@echo "make up      start a broker with 4 shards in the foreground (ARGS='--port 5673' for more options)"
 	@echo "make test    lint, check types, run all tests"
-	@echo "make demo    336,776 flights through a topic exchange, with a restart in the middle"
+	@echo "make demo    336,776 flights through queues, groups and Spark, with kills on the way"
 	@echo "make bench   measure the broker that runs (ARGS='--url …')"
 	@echo "make bench-compare  shardmq and RabbitMQ side by side, by the same AMQP clients; installs neither"
 	@echo "make bench-growth  what a message costs as queues, connections and a backlog grow"
@@ -45,9 +46,11 @@ $(VENV)/installed: pyproject.toml | $(BIN)/python
 	@$(PIP) --editable .
 	@touch $@
 
+# Spark takes part where it can run.
+DEMO := demo$(if $(JAVA_HOME)$(shell command -v java),$(COMMA)spark)
 $(VENV)/installed-demo: $(VENV)/installed
-	@echo "installing what the demo needs …"
-	@$(PIP) --editable '.[demo]'
+	@echo "installing what the demo needs$(if $(findstring spark,$(DEMO)), (with Spark: 460 MB)) …"
+	@$(PIP) --editable '.[$(DEMO)]'
 	@touch $@
 
 # All at once, and Python compiles what the tests use: pip would compile twice as much, on one core.

@@ -9,9 +9,18 @@ import shardmq
 from shardmq.cmd.run.broker import Broker
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "docs/examples"
-TESTED = ("orders", "rpc", "asyncio_service", "celery_app")
-ELSEWHERE = ("spark_job",)
-"""Run by tests/install/test_wheel.py, where Spark is started anyway."""
+TESTED = (
+    "orders",
+    "rpc",
+    "asyncio_service",
+    "celery_app",
+    "topics",
+    "ordered_group",
+    "shared_group",
+    "transform",
+)
+ELSEWHERE = ("spark_job", "spark_stream")
+"""Run by tests/install/test_wheel.py and tests/spark/test_documents.py, where Spark is started anyway."""
 
 
 def run(name: str, url: str, *options: str) -> str:
@@ -72,3 +81,41 @@ def test_the_celery_app_runs_its_tasks(broker: Broker) -> None:
     assert "one task: cat.jpg at 200 px" in printed
     assert "a chain: dog.jpg at 100 px" in printed
     assert "a group: ['cow.jpg at 100 px', 'cow.jpg at 200 px']" in printed
+
+
+def test_topics_are_read_in_order_from_a_time_and_by_tag(broker: Broker) -> None:
+    for _ in range(2):
+        printed = run("topics", broker.url, "-W", "error")
+        assert sorted(re.findall(r"sensor-\d(?= |,|$)", printed.partition("readings")[0], re.M)) == [
+            f"sensor-{number}" for number in range(10)
+        ]
+        assert "200 readings are of noon or later; 172 of all are hot" in printed
+        assert re.search(r"sensor-\d went on with 12\d\d, at offset \d+", printed)
+    assert not [name for name in queues(broker) if name.startswith("example-")]
+
+
+def test_an_ordered_group_goes_on_where_a_member_failed(broker: Broker) -> None:
+    printed = run("ordered_group", broker.url, "-W", "error")
+    assert {int(number) for number in re.findall(r"bert got partitions \[(\d)\]", printed)} == {0, 1, 2, 3}
+    assert re.search(r"bert stops at order \d+", printed)
+    assert {int(number) for number in re.findall(r"anna got partitions \[(\d)\]", printed)} == {0, 1, 2, 3}
+    assert "400 of 400 orders have an invoice" in printed
+    assert len(re.findall(r"partition \d: offset \d+, 0 behind", printed)) == 4
+    assert not [name for name in queues(broker) if name.startswith("example-")]
+
+
+def test_a_shared_group_tries_again_and_gives_up(broker: Broker) -> None:
+    printed = run("shared_group", broker.url, "-W", "error")
+    for mail in range(60):
+        tries = {0: ["1", "2", "3", "4"], 5: ["1"], 15: ["1"]}.get(mail % 20, [])
+        assert re.findall(rf"mail {mail} failed .*, try (\d)", printed) == tries, mail
+    assert "57 of 60 mails were sent" in printed
+    assert len(re.findall(r"dead letter, delivery_limit: mail (?:0|20|40)$", printed, re.M)) == 3
+    assert not [name for name in queues(broker) if name.startswith("example-")]
+
+
+def test_what_is_made_of_a_topic_counts_once_though_the_program_fails(broker: Broker) -> None:
+    printed = run("transform", broker.url, "-W", "error")
+    assert [int(number) for number in re.findall(r"failed in transaction (\d): PowerCutError", printed)] == [2, 3]
+    assert "each trade counts once" in printed
+    assert not [name for name in queues(broker) if name.startswith("example-")]

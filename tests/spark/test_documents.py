@@ -1,6 +1,8 @@
 """What the documents say of Spark is so: the examples run, the tables name the options and columns there are."""
 
 import re
+import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -126,3 +128,14 @@ def test_its_commands_are_understood(line: str, tmp_path: Path, monkeypatch: pyt
     (tmp_path / "flights.csv").touch()
     (tmp_path / "archive").mkdir()
     parse(line)
+
+
+def test_the_example_of_a_stream_goes_on_from_its_checkpoint(
+    spark: SparkSession, broker: Broker, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(type(spark), "stop", lambda _session: None)  # it goes on to other tests
+    monkeypatch.setattr(sys, "argv", ["spark_stream.py", broker.url])
+    runpy.run_path(str(ROOT / "docs/examples/spark_stream.py"), run_name="__main__")
+    shown = capsys.readouterr().out
+    assert re.findall(r"(\d+) flights in (\d) micro-batches", shown) == [("150", "2"), ("150", "2")]
+    assert re.findall(r"  (\w\w): (\d+)", shown)[3:] == [("AA", "100"), ("B6", "100"), ("UA", "100")]
