@@ -7,7 +7,6 @@ sensor-0 … sensor-9 ──► readings (4 partitions) ──► readers, each 
 
 import datetime
 import sys
-import time
 from collections.abc import Iterator
 
 import shardmq
@@ -41,9 +40,6 @@ def main() -> None:
     with shardmq.connect(URL) as connection, connection.channel() as channel:
         channel.topic_declare(TOPIC, PARTITIONS, retention_ms=7 * 86_400_000)
         publish(channel, range(1000))
-        time.sleep(0.01)  # times are milliseconds
-        noon = datetime.datetime.now(datetime.UTC)
-        publish(channel, range(1000, 1200))
 
         for partition in range(PARTITIONS):
             latest: dict[str, int] = {}
@@ -52,13 +48,16 @@ def main() -> None:
                 latest[message.routing_key] = int(message.body)
             print(f"partition {partition} has {', '.join(sorted(latest)) or 'no sensor'}")
 
-        everywhere = range(PARTITIONS)
-        late = [message for partition in everywhere for message in read(channel, partition, noon)]
-        hot = [message for partition in everywhere for message in read(channel, partition, "earliest", "hot")]
-        print(f"{len(late)} readings are of noon or later; {len(hot)} of all are hot")
+        hot = sum(len(list(read(channel, partition, "earliest", "hot"))) for partition in range(PARTITIONS))
+        print(f"{hot} readings are hot")
+
+        middle = next(read(channel, 0, 150))
+        when = datetime.datetime.fromtimestamp(middle.timestamp_ms / 1000, datetime.UTC)
+        first = next(read(channel, 0, when))  # the first that came then or later
+        print(f"offset {middle.offset} came at {when:%H:%M:%S.%f}, and so did those from offset {first.offset} on")
 
         follower = channel.reader(TOPIC, 0, "latest", inactivity_timeout=10.0)  # is sent what comes from now on
-        publish(channel, range(1200, 1300))
+        publish(channel, range(1000, 1100))
         message = next(follower)
         print(f"{message.routing_key} went on with {int(message.body)}, at offset {message.offset}")
         channel.topic_delete(TOPIC)
