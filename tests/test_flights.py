@@ -21,8 +21,10 @@ def test_every_flight_is_once_and_in_order_in_queues_and_for_groups_while_all_ki
     data = flights.load(EVERY)
     assert len(data.lines) == FLIGHTS
     monkeypatch.setattr(flights, "load", lambda: data)
-    assert run(["demo", "--no-spark", "--json"]) == 0, capsysbinary.readouterr().err.decode()
-    shown = json.loads(capsysbinary.readouterr().out)
+    code = run(["demo", "--no-spark", "--json"])
+    said = capsysbinary.readouterr()
+    assert code == 0, said
+    shown = json.loads(said.out)
     assert {queue: told["count"] for queue, told in shown["queues"].items()} == {
         queue: len(rows) for queue, rows in data.rows.items()
     }

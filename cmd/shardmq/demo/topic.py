@@ -8,7 +8,7 @@ Spark    half of the flights, then from its checkpoint the rest
 
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -129,9 +129,13 @@ def play(broker: "Broker", flights: Flights, spark: "Spark", progress: Progress,
             outcome.counts["spark"] = counted
             progress("spark", sum(counted.values()) - half)
         outcome.without_spark = spark.absent
-        rows = [row for group in (GROUP, WORKING, READING) for row in channel.group_offsets(TOPIC, group)]
-        outcome.lag = sum(row["lag"] for row in rows)
+        outcome.lag = sum(_lag(channel, group) for group in (GROUP, WORKING, READING))
     return outcome
+
+
+def _lag(channel: "Channel", group: str) -> int:
+    """Flights that a group has not acknowledged."""
+    return sum(row["lag"] for row in channel.group_offsets(TOPIC, group))
 
 
 def _publish(channel: "Channel", flights: Flights, start: int, stop: int, progress: Progress) -> None:
@@ -169,18 +173,23 @@ class _Shared:
         options: GroupOptions = {"shared": True, "start": "earliest", "prefetch": 2_000, "inactivity_timeout": 0.5}
         deadline = time.monotonic() + IDLE_SECONDS
         with connection.channel() as channel:
-            while self._done < self._total and time.monotonic() < deadline:
+            while time.monotonic() < deadline:
                 with channel.group_consumer(TOPIC, WORKING, **options) as consumer:
                     for batch in consumer.batches():
                         self._count(batch)
                         deadline = time.monotonic() + IDLE_SECONDS
+                if self._done >= self._total and not _lag(channel, WORKING):
+                    return
 
     def _count(self, batch: "Batch") -> None:
         assert batch.partition is not None
         assert batch.offset is not None
+        keys, first = batch.routing_keys, batch.offset
         with self._guard:
-            new = self._seen[batch.partition].add(batch.offset, batch.offset + len(batch))
-            self._counts[batch.routing_key] += new
+            seen = self._seen[batch.partition]
+            for start, end in seen.gaps(first, first + len(batch)):
+                self._counts.update(keys[start - first : end - first])
+            new = seen.add(first, first + len(batch))
             self._done += new
             self._outcome.repeated += len(batch) - new
             if not self._outcome.shard and self._done > self._total // 3:
@@ -191,17 +200,18 @@ class _Shared:
 
 def _read(channel: "Channel", flights: Flights, outcome: Outcome, reader: str, progress: Progress) -> None:
     """Read the topic as the only member of a group, and compare the flights of each carrier, line by line."""
-    lines: defaultdict[str, list[bytes]] = defaultdict(list)
+    lines: defaultdict[str, deque[bytes]] = defaultdict(deque)
     for key, line in zip(flights.keys, flights.lines, strict=True):
         lines[key[:CARRIER]].append(line)
     counts: Counter[str] = Counter()
     options: GroupOptions = {"start": "earliest", "prefetch": 10_000, "inactivity_timeout": IDLE_SECONDS}
     with channel.group_consumer(TOPIC, READING, **options) as consumer:
         for batch in consumer.batches():
-            carrier, bodies = batch.routing_key, batch.bodies
-            outcome.in_order &= bodies == lines[carrier][counts[carrier] : counts[carrier] + len(bodies)]
-            counts[carrier] += len(bodies)
-            progress(reader, len(bodies))
+            carriers = batch.routing_keys
+            for carrier, line in zip(carriers, batch.bodies, strict=True):
+                outcome.in_order &= bool(lines[carrier]) and lines[carrier].popleft() == line
+            counts.update(carriers)
+            progress(reader, len(batch))
             if counts.total() >= len(flights.lines):
                 break
     outcome.counts[reader] = dict(counts)
