@@ -2,7 +2,9 @@
 
 process.py  Options, start, stop.
 server.py   Listens, finds the endpoint of a request, checks who asks, answers.
-api/        The endpoints, one noun a file.
+api/        The endpoints of RabbitMQ's HTTP API, one noun a file.
+own/        The endpoints that RabbitMQ does not have.
+page/       The page for operators, and how it is served.
 web/        What endpoints share: requests, rights, answers, errors, lists.
 state/      What it knows while it runs: callers' logins.
 """

@@ -8,9 +8,12 @@ from aiohttp import hdrs, web
 
 from shardmq.errors import AuthenticationFailed, ReplyCode, ShardmqError
 from shardmq.management.api import ENDPOINTS
-from shardmq.management.state.callers import Caller, Callers
+from shardmq.management.own import ENDPOINTS as OWN_ENDPOINTS
+from shardmq.management.page import page_file
+from shardmq.management.state.callers import Caller, Callers, Credentials
 from shardmq.management.state.facts import Facts
-from shardmq.management.web.authentication import CHALLENGE, credentials_of
+from shardmq.management.state.sessions import Sessions
+from shardmq.management.web.authentication import CHALLENGE, COOKIE, PAGE_HEADER, check_source, credentials_of
 from shardmq.management.web.call import BODY_BYTES_MAX, QUERY_BYTES_MAX, Call
 from shardmq.management.web.encoding import encoded
 from shardmq.management.web.endpoint import Answer, Endpoint, Right
@@ -49,16 +52,22 @@ class Server:
         endpoints: that there are.
     """
 
-    def __init__(self, callers: Callers, facts: Facts, endpoints: Sequence[Endpoint] = ENDPOINTS) -> None:
+    def __init__(
+        self, callers: Callers, facts: Facts, endpoints: Sequence[Endpoint] = (*ENDPOINTS, *OWN_ENDPOINTS)
+    ) -> None:
         self._callers = callers
         self._facts = facts
         self._endpoints = endpoints
+        self._sessions = Sessions()
 
     def application(self) -> web.Application:
         """The application for aiohttp, with all routes."""
         application = web.Application(middlewares=[self._guard], handler_args={"max_line_size": QUERY_BYTES_MAX})
         for endpoint in self._endpoints:
             self._route(application, endpoint)
+        application.router.add_post(f"{PREFIX}/login", self._log_in)
+        application.router.add_delete(f"{PREFIX}/login", self._log_out)
+        application.router.add_get("/{file:.*}", page_file)
         return application
 
     def _route(self, application: web.Application, endpoint: Endpoint) -> None:
@@ -74,7 +83,7 @@ class Server:
     async def _answer(self, request: web.Request, endpoint: Endpoint) -> web.StreamResponse:
         if endpoint.right is Right.NOTHING:
             return self._response(request, await endpoint.handler(self._call(request, None)))
-        credentials = credentials_of(request)
+        credentials = credentials_of(request, self._sessions)
         try:
             async with self._callers.borrow(credentials) as caller:
                 if not endpoint.right.is_of(caller.tags):
@@ -85,6 +94,28 @@ class Server:
             if fault.code == ReplyCode.ACCESS_REFUSED:
                 error.headers.update(CHALLENGE)
             raise error from fault
+
+    async def _log_in(self, request: web.Request) -> web.StreamResponse:
+        """Begin a session of the page: a form with `username` and `password`, as RabbitMQ's has it."""
+        form = await request.post()
+        user, password = form.get("username", ""), form.get("password", "")
+        if not isinstance(user, str) or not isinstance(password, str) or not user:
+            raise ApiError.bad_request("give a form with username and password")
+        credentials = Credentials(user, password)
+        check_source(request, credentials)
+        async with self._callers.borrow(credentials) as caller:
+            tags = list(caller.tags)
+        answer = self._response(request, Answer({"name": user, "tags": tags}))
+        token = self._sessions.begin(credentials)
+        answer.set_cookie(COOKIE, token, httponly=True, samesite="Strict", secure=self._facts.is_tls, path="/")
+        return answer
+
+    async def _log_out(self, request: web.Request) -> web.StreamResponse:
+        """End a session of the page."""
+        self._sessions.end(request.cookies.get(COOKIE, ""))
+        answer = self._response(request, Answer(status=204))
+        answer.del_cookie(COOKIE, path="/")
+        return answer
 
     def _call(self, request: web.Request, caller: Caller | None) -> Call:
         return Call(request, caller, self._facts, BODY_BYTES_MAX)
@@ -114,7 +145,10 @@ class Server:
 
     def _failed(self, request: web.Request, error: ApiError) -> web.Response:
         body = {"error": error.error, "reason": error.reason}
-        return self._response(request, Answer(body, error.status, error.headers))
+        headers = dict(error.headers)
+        if PAGE_HEADER in request.headers:
+            headers.pop("WWW-Authenticate", None)  # the browser would ask in the page's place
+        return self._response(request, Answer(body, error.status, headers))
 
     def _response(self, request: web.Request, answer: Answer) -> web.Response:
         del request

@@ -143,19 +143,19 @@ def group_delete(channel: Channel, operation: GroupDelete, reply: Reply) -> None
 
 
 def list_groups(client: Client, reply: Reply) -> None:
-    """Answer with a row for each group of the virtual host: whether somebody consumes, and how far it is behind."""
+    """Answer with a row for each group that a client may see: whether somebody consumes, how far it is behind."""
     topics = topics_of(client)
-    places = [(number, queue) for _, queues in topics for number, queue in enumerate(queues)]
+    places = [(number, queue) for _, _, queues in topics for number, queue in enumerate(queues)]
 
     def join(states: list[PartitionState]) -> None:
         left = iter(states)
         rows = []
-        for topic, queues in topics:
+        for vhost, topic, queues in topics:
             groups: dict[str, list[tuple[PartitionState, GroupState]]] = {}
             for state in [next(left) for _ in queues]:
                 for group in state.groups:
                     groups.setdefault(group.name, []).append((state, group))
-            rows += [_summary(client.vhost, topic, len(queues), name, groups[name]) for name in sorted(groups)]
+            rows += [_summary(vhost, topic, len(queues), name, groups[name]) for name in sorted(groups)]
         reply(rows)
 
     _ask_all(client, places, lambda place: InspectPartition(place[1].id), join, reply)

@@ -35,17 +35,17 @@ def no_partition(client: Client, topic: str, number: int, count: int) -> NotFoun
     return NotFound(f"no partition {number} of topic '{topic}' in vhost '{client.vhost}': it has {has}")
 
 
-def topics_of(client: Client) -> list[tuple[str, list[Queue]]]:
-    """The topics of a client's virtual host and the streams beside them, by name, with their queues in order."""
-    topology, vhost = client.state.topology, client.vhost
-    streams = [
-        queue.name
+def topics_of(client: Client) -> list[tuple[str, str, list[Queue]]]:
+    """Topics that are shown to a client and the streams beside them, by virtual host and name, with their queues."""
+    topology, here = client.state.topology, client.vhosts_shown
+    streams = {
+        (queue.vhost, queue.name)
         for queue in topology.queues.values()
-        if queue.vhost == vhost and is_stream(queue.arguments) and topology.topic_of(queue.id) is None
-    ]
-    names = {topic.name for topic in topology.topics.values() if topic.vhost == vhost} | set(streams)
+        if queue.vhost in here and is_stream(queue.arguments) and topology.topic_of(queue.id) is None
+    }
+    names = {(topic.vhost, topic.name) for topic in topology.topics.values() if topic.vhost in here} | streams
     found = []
-    for name in sorted(names):
+    for vhost, name in sorted(names):
         queues = [topology.queue_by_id(number) for number in partitions_of(topology, vhost, name) or ()]
-        found.append((name, [queue for queue in queues if queue is not None]))
+        found.append((vhost, name, [queue for queue in queues if queue is not None]))
     return found

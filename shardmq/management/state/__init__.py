@@ -1,5 +1,6 @@
 """What the process knows while it runs.
 
-callers.py  Logins of those who ask, kept for a while: connections to the broker with their own credentials.
-facts.py    The node's name, and where this process listens.
+callers.py   Logins of those who ask, kept for a while: connections to the broker with their own credentials.
+facts.py     The node's name, and where this process listens.
+sessions.py  Logins of browsers, by cookie.
 """

@@ -1,4 +1,4 @@
-"""Who asks: RabbitMQ's Basic authentication. The broker itself checks the password.
+"""Who asks: RabbitMQ's Basic authentication, or the cookie of the page. The broker itself checks the password.
 
 The user whose password everybody knows comes from this machine alone: the broker sees logins of this process, so that
 rule is kept here, too.
@@ -12,6 +12,7 @@ from typing import Final
 from aiohttp import web
 
 from shardmq.management.state.callers import Credentials
+from shardmq.management.state.sessions import Sessions
 from shardmq.management.web.errors import LOGIN_FAILED, ApiError
 from shardmq.topology.entities import LOOPBACK_ONLY
 
@@ -19,23 +20,47 @@ CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="shardmq management"'}
 
 CREDENTIALS_BYTES_MAX: Final = 4096
 
+COOKIE: Final = "shardmq"
+
+PAGE_HEADER: Final = "X-Shardmq-Page"
+"""What the page sends with each request. Forms of other sites cannot, so a cookie alone changes nothing."""
+
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
 
 def refused(reason: str = LOGIN_FAILED) -> ApiError:
     """The answer to a request without a login, or with a wrong one."""
     return ApiError(401, "not_authorized", reason, CHALLENGE)
 
 
-def credentials_of(request: web.Request) -> Credentials:
-    """The user and the password that a request names.
+def credentials_of(request: web.Request, sessions: Sessions) -> Credentials:
+    """The user and the password that a request names, or those of its session.
 
     Raises:
-        ApiError: it names none, or a user that only comes from this machine.
+        ApiError: it names none, or a user that only comes from this machine; or it would change something and may
+            come from another site.
     """
-    credentials = _basic(request.headers.get("Authorization", ""))
+    credentials = _basic(request.headers.get("Authorization", "")) or _of_session(request, sessions)
     if credentials is None or not credentials.user:
         raise refused()
+    check_source(request, credentials)
+    return credentials
+
+
+def check_source(request: web.Request, credentials: Credentials) -> None:
+    """Make sure that a user may come from where the request comes from.
+
+    Raises:
+        ApiError: the user only comes from this machine.
+    """
     if credentials.user in LOOPBACK_ONLY and not is_loopback(request.remote or ""):
         raise refused(f"user '{credentials.user}' can only connect via localhost")
+
+
+def _of_session(request: web.Request, sessions: Sessions) -> Credentials | None:
+    credentials = sessions.find(request.cookies.get(COOKIE, ""))
+    if credentials is not None and request.method not in SAFE_METHODS and PAGE_HEADER not in request.headers:
+        raise ApiError(403, "forbidden", f"a cookie alone changes nothing; send the header {PAGE_HEADER}, too")
     return credentials
 
 

@@ -1,0 +1,86 @@
+// Dialogs: forms, and what must be typed before something is lost.
+
+import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import { Command } from "./command.js";
+import { doing } from "./toasts.js";
+
+export function Dialog({ title, onClose, children }) {
+  const element = useRef();
+  useEffect(() => {
+    element.current.showModal();
+  }, []);
+  return html`<dialog ref=${element} onClose=${onClose} aria-label=${title}>
+    <h2>${title}</h2>
+    ${children}
+  </dialog>`;
+}
+
+// A button that opens a dialog; `children` is called with the function that closes it.
+export function DialogButton({ label, title = label, kind = "", children }) {
+  const [isOpen, setOpen] = useState(false);
+  return html`<button class=${kind} onClick=${() => setOpen(true)}>${label}</button>
+    ${isOpen && html`<${Dialog} title=${title} onClose=${() => setOpen(false)}>${children(() => setOpen(false))}<//>`}`;
+}
+
+// A button for what cannot be undone: it is done when the thing's name has been typed.
+export function ConfirmButton({ label, title, name, text, command, work, done, onDone }) {
+  return html`<${DialogButton} label=${label} title=${title} kind="danger">
+    ${(close) => html`<${Confirm} ...${{ label, name, text, command, work, done, onDone, close }} />`}
+  <//>`;
+}
+
+function Confirm({ label, name, text, command, work, done, onDone, close }) {
+  const [typed, setTyped] = useState("");
+  const [isBusy, setBusy] = useState(false);
+  const submit = async (event) => {
+    event.preventDefault();
+    setBusy(true);
+    const isDone = await doing(work, done);
+    setBusy(false);
+    if (isDone) {
+      close();
+      onDone?.();
+    }
+  };
+  return html`<form class="form" onSubmit=${submit}>
+    <p>${text}</p>
+    <label>Type <code>${name}</code> to confirm <input value=${typed} onInput=${(event) => setTyped(event.target.value)} autofocus autocomplete="off" /></label>
+    <div class="actions">
+      <button class="danger" disabled=${typed !== name || isBusy}>${label}</button>
+      <button type="button" onClick=${close}>Cancel</button>
+    </div>
+    ${command && html`<${Command} words=${command} />`}
+  </form>`;
+}
+
+// A form in a dialog.
+// Args: fields rendered as children; `work(values)` gets them by name; `done` is what is said then.
+export function Form({ children, submit: label, work, done, onDone, command }) {
+  const [isBusy, setBusy] = useState(false);
+  const submit = async (event) => {
+    event.preventDefault();
+    const values = Object.fromEntries(new FormData(event.target));
+    setBusy(true);
+    const isDone = await doing(() => work(values), done);
+    setBusy(false);
+    if (isDone) onDone?.();
+  };
+  return html`<form class="form" onSubmit=${submit}>
+    ${children}
+    <div class="actions"><button class="primary" disabled=${isBusy}>${label}</button></div>
+    ${command && html`<${Command} words=${command} />`}
+  </form>`;
+}
+
+// Reads a text field with a JSON object in it; an empty one is {}.
+export function objectIn(text) {
+  if (!text.trim()) return {};
+  let value;
+  try {
+    value = JSON.parse(text);
+  } catch (fault) {
+    throw new Error(`The arguments are not JSON: ${fault.message}`);
+  }
+  if (typeof value !== "object" || value === null || Array.isArray(value)) throw new Error('The arguments have to be a JSON object, as {"x-max-length": 1000}.');
+  return value;
+}

@@ -1,0 +1,41 @@
+// A message published by hand; it is confirmed before the answer comes.
+
+import { html, useState } from "../vendor/preact.js";
+import { post } from "../api.js";
+import { path } from "../format.js";
+import { Command } from "./command.js";
+import { Form, objectIn } from "./dialog.js";
+
+export function Publish({ vhost, exchange, routingKey = "", isKeyFixed = false, onDone }) {
+  const [key, setKey] = useState(routingKey);
+  const work = (values) =>
+    post(`/exchanges${path(vhost, exchange)}/publish`, {
+      routing_key: isKeyFixed ? routingKey : values.key,
+      payload: values.body,
+      payload_encoding: "string",
+      properties: {
+        delivery_mode: values.persistent ? 2 : 1,
+        headers: objectIn(values.headers),
+        ...(values.type ? { content_type: values.type } : {}),
+      },
+    });
+  const words = exchange === "amq.default" ? [key, "BODY"] : [key, "BODY", "--exchange", exchange];
+  return html`<section class="card">
+    <h2>Publish a message</h2>
+    <${Form}
+      submit="Publish"
+      work=${work}
+      done=${(answer) => (answer.routed ? "Published and confirmed." : "Confirmed, but no queue is bound for this key: the message went nowhere.")}
+      onDone=${onDone}
+      command=${["publish", ...words]}
+    >
+      <div class="columns">
+        ${!isKeyFixed && html`<label>Routing key <input name="key" value=${key} onInput=${(event) => setKey(event.target.value)} /></label>`}
+        <label>Content type <input name="type" placeholder="application/json" /></label>
+        <label>Headers, as JSON <input name="headers" placeholder="{}" /></label>
+      </div>
+      <label>Body <textarea name="body"></textarea></label>
+      <label class="check"><input type="checkbox" name="persistent" checked />Persistent</label>
+    <//>
+  </section>`;
+}

@@ -1,0 +1,35 @@
+// Short notes on what was done, or why it was not.
+
+import { html, useEffect, useState } from "../vendor/preact.js";
+
+const SHOWN_MS = 6000;
+let add = () => {};
+
+export function Toasts() {
+  const [notes, setNotes] = useState([]);
+  useEffect(() => {
+    add = (text, kind) => {
+      const note = { text, kind };
+      setNotes((old) => [...old.slice(-3), note]);
+      if (kind !== "bad") setTimeout(() => setNotes((old) => old.filter((other) => other !== note)), SHOWN_MS);
+    };
+  }, []);
+  const close = (note) => setNotes((old) => old.filter((other) => other !== note));
+  return html`<div class="toasts" role="status" aria-live="polite">
+    ${notes.map(
+      (note) => html`<div class=${`note ${note.kind}`}>${note.text} <button class="link" onClick=${() => close(note)}>close</button></div>`,
+    )}
+  </div>`;
+}
+
+// Carries out what somebody asked for, and says how it ended. Returns whether it was done.
+export async function doing(work, done) {
+  try {
+    const result = await work();
+    add(typeof done === "function" ? done(result) : done, "good");
+    return true;
+  } catch (fault) {
+    add(fault.message, "bad");
+    return false;
+  }
+}

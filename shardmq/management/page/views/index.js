@@ -1,0 +1,44 @@
+// Which views there are, what each is called in its address, and who sees it in the list.
+
+import { Connection, Connections } from "./connections.js";
+import { Definitions } from "./definitions.js";
+import { Exchange, Exchanges } from "./exchanges.js";
+import { Overview } from "./overview.js";
+import { Policies } from "./policies.js";
+import { Processes } from "./processes.js";
+import { Queue } from "./queue.js";
+import { Queues } from "./queues.js";
+import { Topic, Topics } from "./topics.js";
+import { Topology } from "./topology.js";
+import { Users } from "./users.js";
+import { VirtualHosts } from "./virtual_hosts.js";
+
+export const NAVIGATION = [
+  { view: "overview", title: "Overview" },
+  { view: "queues", title: "Queues" },
+  { view: "topics", title: "Topics and groups" },
+  { view: "exchanges", title: "Exchanges" },
+  { view: "topology", title: "Topology" },
+  { view: "connections", title: "Connections" },
+  { view: "policies", title: "Policies", tags: ["policymaker", "administrator"] },
+  { view: "users", title: "Users", tags: ["administrator"] },
+  { view: "vhosts", title: "Virtual hosts" },
+  { view: "processes", title: "Processes", tags: ["monitoring", "administrator"] },
+  { view: "definitions", title: "Definitions", tags: ["administrator"] },
+];
+
+const one = (Many, One) => (properties) => (properties.parts.length ? One(properties) : Many(properties));
+
+export const VIEWS = {
+  overview: Overview,
+  queues: one(Queues, Queue),
+  topics: one(Topics, Topic),
+  exchanges: one(Exchanges, Exchange),
+  topology: Topology,
+  connections: one(Connections, Connection),
+  policies: Policies,
+  users: Users,
+  vhosts: VirtualHosts,
+  processes: Processes,
+  definitions: Definitions,
+};

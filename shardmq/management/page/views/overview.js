@@ -1,0 +1,115 @@
+// Is the broker well? How much goes through it, what waits in it, and which processes it is made of.
+
+import { html } from "../vendor/preact.js";
+import { bytes, count, rate, rateOf } from "../format.js";
+import { useAnswer } from "../live.js";
+import { link } from "../route.js";
+import { Chart, Meter } from "../parts/chart.js";
+import { Command } from "../parts/command.js";
+import { Answered, Figures, Head } from "../parts/states.js";
+import { Findings } from "../parts/findings.js";
+
+const SPAN = "lengths_age=600&lengths_incr=5&msg_rates_age=600&msg_rates_incr=5";
+
+const RATES = [
+  ["publish", "published"],
+  ["deliver_get", "delivered"],
+  ["ack", "acknowledged"],
+  ["confirm", "confirmed"],
+];
+
+export function Overview({ who }) {
+  const answer = useAnswer(`/overview?${SPAN}`);
+  return html`<${Head} title="Overview" />
+    <${Findings} />
+    <${Answered} answer=${answer}>${(overview) => html`<${Shown} overview=${overview} who=${who} />`}<//>
+    <${Command} words=${["status"]} />`;
+}
+
+function Shown({ overview, who }) {
+  const totals = overview.queue_totals ?? {};
+  const stats = overview.message_stats ?? {};
+  const objects = overview.object_totals ?? {};
+  const depths = [
+    { title: "ready", samples: totals.messages_ready_details?.samples },
+    { title: "unacknowledged", samples: totals.messages_unacknowledged_details?.samples },
+  ];
+  const flows = RATES.map(([counter, title]) => ({ title, samples: stats[`${counter}_details`]?.samples, isTotal: true }));
+  return html`<section class="card">
+      <${Figures}
+        rows=${[
+          ["Ready", count(totals.messages_ready)],
+          ["Unacknowledged", count(totals.messages_unacknowledged)],
+          ...RATES.map(([counter, title]) => [capital(title), rate(rateOf(overview, counter))]),
+          ["Queues", html`<a href="#/queues">${count(objects.queues)}</a>`],
+          ["Exchanges", html`<a href="#/exchanges">${count(objects.exchanges)}</a>`],
+          ["Connections", html`<a href="#/connections">${count(objects.connections)}</a>`],
+          ["Channels", count(objects.channels)],
+          ["Consumers", count(objects.consumers)],
+        ]}
+      />
+    </section>
+    <div class="cards">
+      <${Chart} title="Messages in queues" series=${depths} />
+      <${Chart} title="Messages a second" series=${flows} format=${rate} />
+    </div>
+    <${Nodes} who=${who} />
+    <${Busiest} />
+    <section class="card">
+      <h2>Listeners</h2>
+      <div class="scroll"><table>
+        <thead><tr><th>Protocol</th><th>Address</th><th class="number">Port</th></tr></thead>
+        <tbody>${(overview.listeners ?? []).map((one) => html`<tr><td>${one.protocol}</td><td>${one.ip_address}</td><td class="number">${one.port}</td></tr>`)}</tbody>
+      </table></div>
+      <p class="dim">shardmq ${overview.product_version}, as RabbitMQ ${overview.rabbitmq_version} for clients of its HTTP API.</p>
+    </section>`;
+}
+
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
+
+// Memory and disk against their watermarks.
+function Nodes({ who }) {
+  const isSeen = who.tags.includes("monitoring") || who.tags.includes("administrator");
+  const answer = useAnswer(isSeen ? "/nodes" : null);
+  if (!isSeen || !answer.value) return null;
+  return answer.value.map(
+    (node) => html`<section class="card">
+      <h2>Machine <span class="dim">${node.name}</span> ${node.mem_alarm && html`<span class="tag bad">memory alarm</span>`} ${node.disk_free_alarm && html`<span class="tag bad">disk alarm</span>`}</h2>
+      <dl class="figures">
+        <div>
+          <dt>Memory of the broker</dt>
+          <dd>${bytes(node.mem_used)} <small>of ${bytes(node.mem_limit)}</small></dd>
+          <${Meter} value=${node.mem_used} limit=${node.mem_limit} isAlarm=${node.mem_alarm} label="Memory used of the watermark" />
+        </div>
+        <div>
+          <dt>Free disk</dt>
+          <dd>${bytes(node.disk_free)} <small>alarm below ${bytes(node.disk_free_limit)}</small></dd>
+        </div>
+        <div><dt>Open files</dt><dd>${count(node.fd_used)} <small>of ${count(node.fd_total)}</small></dd></div>
+        <div><dt>Cores</dt><dd>${count(node.processors)}</dd></div>
+      </dl>
+    </section>`,
+  );
+}
+
+function Busiest() {
+  const words = "page=1&page_size=5&sort=messages&sort_reverse=true&columns=name,vhost,messages,consumers";
+  const { value } = useAnswer(`/queues?${words}`);
+  if (!value || value.items.length === 0) return null;
+  return html`<section class="card">
+    <h2>Fullest queues</h2>
+    <div class="scroll"><table>
+      <thead><tr><th>Queue</th><th>Virtual host</th><th class="number">Messages</th><th class="number">Consumers</th></tr></thead>
+      <tbody>
+        ${value.items.map(
+          (row) => html`<tr>
+            <td class="name"><a href=${link(["queues", row.vhost, row.name])}>${row.name}</a></td>
+            <td>${row.vhost}</td>
+            <td class="number">${count(row.messages)}</td>
+            <td class="number">${count(row.consumers)}</td>
+          </tr>`,
+        )}
+      </tbody>
+    </table></div>
+  </section>`;
+}

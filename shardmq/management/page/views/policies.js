@@ -1,0 +1,103 @@
+// Policies: settings for queues and exchanges by their names, with a look at what each would change.
+
+import { html, useState } from "../vendor/preact.js";
+import { get, put, query, remove } from "../api.js";
+import { count, path } from "../format.js";
+import { useAnswer } from "../live.js";
+import { Command } from "../parts/command.js";
+import { ConfirmButton, DialogButton, Form, objectIn } from "../parts/dialog.js";
+import { VirtualHostField } from "../parts/fields.js";
+import { Answered, Arguments, Head } from "../parts/states.js";
+import { Table } from "../parts/table.js";
+import { doing } from "../parts/toasts.js";
+
+const KINDS = ["all", "queues", "exchanges", "classic_queues", "quorum_queues", "streams"];
+
+export function Policies({ who }) {
+  return html`<${Head} title="Policies" />
+    <${Kind} title="Policies" place="policies" mayWrite=${true} command=${["policy", "list"]} />
+    <${Kind} title="Operator policies" place="operator-policies" mayWrite=${who.tags.includes("administrator")} command=${["policy", "list", "--operator"]} />`;
+}
+
+function Kind({ title, place, mayWrite, command }) {
+  const answer = useAnswer(`/${place}`);
+  const columns = [
+    { title: "Name", isName: true, cell: (row) => row.name },
+    { title: "Virtual host", cell: (row) => row.vhost },
+    { title: "Pattern", cell: (row) => html`<code>${row.pattern}</code>` },
+    { title: "Applies to", cell: (row) => row["apply-to"] },
+    { title: "Priority", isNumber: true, cell: (row) => count(row.priority) },
+    { title: "Definition", cell: (row) => html`<${Arguments} values=${row.definition} />` },
+    { title: "", cell: (row) => mayWrite && html`<${Change} row=${row} place=${place} again=${answer.again} />` },
+  ];
+  return html`<section class="card">
+    <h2>${title}</h2>
+    <${Answered} answer=${answer}>
+      ${(value) => html`<${Table} columns=${columns} rows=${value.items ?? value} caption=${title} />`}
+    <//>
+    ${mayWrite &&
+    html`<p>
+      <${DialogButton} label="Set a policy">${(close) => html`<${Edit} place=${place} onDone=${() => [close(), answer.again()]} />`}<//>
+    </p>`}
+    <${Command} words=${command} />
+  </section>`;
+}
+
+function Change({ row, place, again }) {
+  return html`<div class="actions">
+    <${DialogButton} label="Edit" title=${`Edit ${row.name}`}>
+      ${(close) => html`<${Edit} row=${row} place=${place} onDone=${() => [close(), again()]} />`}
+    <//>
+    <${ConfirmButton}
+      label="Delete"
+      title=${`Delete ${row.name}`}
+      name=${row.name}
+      text="What it applied to goes back to its own arguments, or to the next policy that matches."
+      command=${["policy", "delete", row.name]}
+      work=${() => remove(`/${place}${path(row.vhost, row.name)}`)}
+      done=${`Deleted ${row.name}.`}
+      onDone=${again}
+    />
+  </div>`;
+}
+
+const wanted = (values) => ({
+  pattern: values.pattern,
+  definition: objectIn(values.definition),
+  priority: Number(values.priority) || 0,
+  "apply-to": values.kind,
+});
+
+function Edit({ row, place, onDone }) {
+  const [preview, setPreview] = useState(null);
+  const work = (values) => put(`/${place}${path(row?.vhost ?? values.vhost, row?.name ?? values.name)}`, wanted(values));
+  const look = (event) => {
+    const values = Object.fromEntries(new FormData(event.target.form));
+    doing(async () => {
+      const words = query({ ...wanted(values), definition: JSON.stringify(wanted(values).definition), name: row?.name ?? values.name });
+      setPreview(await get(`/shardmq/${place}${path(row?.vhost ?? values.vhost)}/preview${words}`));
+    }, "Looked at what would change.");
+  };
+  return html`<${Form} submit="Set" work=${work} done="Set the policy." onDone=${onDone}>
+    ${!row && html`<div class="columns"><label>Name <input name="name" required autofocus /></label><${VirtualHostField} /></div>`}
+    <div class="columns">
+      <label>Pattern of names <input name="pattern" value=${row?.pattern ?? ""} required /></label>
+      <label>Applies to <select name="kind">${KINDS.map((kind) => html`<option selected=${kind === row?.["apply-to"]}>${kind}</option>`)}</select></label>
+      <label>Priority <input name="priority" type="number" value=${row?.priority ?? 0} /></label>
+    </div>
+    <label>Definition, as JSON <textarea name="definition" required>${row ? JSON.stringify(row.definition, null, 2) : '{"max-length": 100000}'}</textarea></label>
+    <div><button type="button" onClick=${look}>What would change?</button></div>
+    ${preview && html`<${Preview} preview=${preview} />`}
+  <//>`;
+}
+
+function Preview({ preview }) {
+  const rows = preview.items ?? preview;
+  const columns = [
+    { title: "Kind", cell: (row) => row.kind },
+    { title: "Name", isName: true, cell: (row) => row.name },
+    { title: "Now", cell: (row) => html`<${Arguments} values=${row.before} />` },
+    { title: "Then", cell: (row) => html`<${Arguments} values=${row.after} />` },
+  ];
+  return html`<${Table} columns=${columns} rows=${rows} caption="What would change" empty="Nothing would change." />`;
+}

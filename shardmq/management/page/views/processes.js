@@ -1,0 +1,37 @@
+// The processes of the broker: memory, processor time, what each of them does.
+
+import { html } from "../vendor/preact.js";
+import { bytes, count, duration } from "../format.js";
+import { useAnswer } from "../live.js";
+import { Command } from "../parts/command.js";
+import { Answered, Head } from "../parts/states.js";
+import { Table } from "../parts/table.js";
+
+export function Processes() {
+  const answer = useAnswer("/shardmq/processes");
+  const columns = [
+    { title: "Process", isName: true, cell: (row) => row.process },
+    { title: "Role", cell: (row) => row.role },
+    { title: "State", cell: (row) => html`<${Alarms} row=${row} />` },
+    { title: "Memory", isNumber: true, cell: (row) => bytes(row.memory_bytes) },
+    { title: "CPU", isNumber: true, cell: (row) => (row.cpu_percent === null || row.cpu_percent === undefined ? "–" : `${row.cpu_percent} %`) },
+    { title: "Up for", isNumber: true, cell: (row) => duration((row.uptime_seconds ?? 0) * 1000) },
+    { title: "Process id", isNumber: true, cell: (row) => row.pid },
+    { title: "Messages", isNumber: true, cell: (row) => count(row.messages) },
+    { title: "Stored", isNumber: true, cell: (row) => bytes(row.stored_bytes) },
+    { title: "Free disk", isNumber: true, cell: (row) => bytes(row.disk_free_bytes) },
+  ];
+  return html`<${Head} title="Processes" />
+    <section class="card">
+      <${Answered} answer=${answer}>
+        ${(value) => html`<${Table} columns=${columns} rows=${value.items ?? value} caption="Processes" keyOf=${(row) => row.process} />`}
+      <//>
+    </section>
+    <${Command} words=${["status"]} />`;
+}
+
+function Alarms({ row }) {
+  const alarms = row.alarms ?? [];
+  if (alarms.length === 0) return html`<span class="tag good">well</span>`;
+  return alarms.map((alarm) => html`<span class="tag bad">${alarm}</span>`);
+}

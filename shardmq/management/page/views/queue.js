@@ -1,0 +1,176 @@
+// One queue: what waits in it and why, who consumes it, where its messages come from, and what is in them.
+
+import { html } from "../vendor/preact.js";
+import { post, remove } from "../api.js";
+import { age, bytes, count, duration, path, rate, rateOf } from "../format.js";
+import { useAnswer } from "../live.js";
+import { go, link } from "../route.js";
+import { BindingsTable } from "../parts/bindings.js";
+import { Chart } from "../parts/chart.js";
+import { Command } from "../parts/command.js";
+import { ConfirmButton, DialogButton, Form } from "../parts/dialog.js";
+import { Findings } from "../parts/findings.js";
+import { Browse } from "../parts/messages.js";
+import { Publish } from "../parts/publish.js";
+import { Answered, Arguments, Facts, Figures, Head } from "../parts/states.js";
+import { Table } from "../parts/table.js";
+import { Features, State } from "./queues.js";
+
+const SPAN = "lengths_age=600&lengths_incr=5&msg_rates_age=600&msg_rates_incr=5";
+
+const FLOWS = [
+  ["publish", "in"],
+  ["deliver_get", "out"],
+  ["ack", "acknowledged"],
+  ["redeliver", "delivered again"],
+];
+
+export function Queue({ parts: [vhost, name] }) {
+  const place = `/queues${path(vhost, name)}`;
+  const answer = useAnswer(`${place}?${SPAN}`);
+  return html`<${Head} title=${name}>
+      <span class="dim">queue in ${vhost}</span>
+      ${answer.value && html`<${State} row=${answer.value} /> <${Features} row=${answer.value} />`}
+    <//>
+    <${Findings} only=${(finding) => finding.vhost === vhost && finding.name === name} />
+    <${Answered} answer=${answer}>
+      ${(queue) => html`<${Shown} queue=${queue} place=${place} again=${answer.again} />`}
+    <//>`;
+}
+
+function Shown({ queue, place, again }) {
+  const { vhost, name } = queue;
+  const depths = [
+    { title: "ready", samples: queue.messages_ready_details?.samples },
+    { title: "unacknowledged", samples: queue.messages_unacknowledged_details?.samples },
+  ];
+  const flows = FLOWS.map(([counter, title]) => ({ title, samples: queue.message_stats?.[`${counter}_details`]?.samples, isTotal: true }));
+  return html`<${Reasons} queue=${queue} />
+    <section class="card">
+      <${Figures}
+        rows=${[
+          ["Ready", count(queue.messages_ready)],
+          ["Unacknowledged", count(queue.messages_unacknowledged)],
+          ["Bytes", bytes(queue.message_bytes)],
+          ["Consumers", count(queue.consumers)],
+          ...FLOWS.map(([counter, title]) => [title[0].toUpperCase() + title.slice(1), rate(rateOf(queue, counter))]),
+        ]}
+      />
+    </section>
+    <div class="cards"><${Chart} title="Messages" series=${depths} /><${Chart} title="Messages a second" series=${flows} format=${rate} /></div>
+    <section class="card">
+      <h2>Settings</h2>
+      <${Facts}
+        rows=${[
+          ["Type", queue.type],
+          ["Durable", queue.durable ? "yes" : "no, it is gone after a restart"],
+          ["Shard", queue.shard ?? queue.node],
+          ["Arguments", html`<${Arguments} values=${queue.arguments} />`],
+          ["Policy", queue.policy ?? html`<span class="dim">none</span>`],
+          queue.operator_policy && ["Operator policy", queue.operator_policy],
+          queue.effective_policy_definition && ["From policies", html`<${Arguments} values=${queue.effective_policy_definition} />`],
+        ]}
+      />
+    </section>
+    <${Consumers} rows=${queue.consumer_details ?? []} />
+    <${Bindings} vhost=${vhost} name=${name} place=${place} />
+    <${Browse} vhost=${vhost} name=${name} />
+    <${Publish} vhost=${vhost} exchange="amq.default" routingKey=${name} isKeyFixed=${true} onDone=${again} />
+    <${Actions} queue=${queue} place=${place} again=${again} />`;
+}
+
+// Why messages wait, from what the queue itself says.
+function Reasons({ queue }) {
+  const said = reasonsOf(queue);
+  return said.map((text) => html`<div class="note warn">${text}</div>`);
+}
+
+function reasonsOf(queue) {
+  const { messages_ready: ready = 0, messages_unacknowledged: unacked = 0, consumers = 0 } = queue;
+  const out = rateOf(queue, "deliver_get") ?? 0;
+  const into = rateOf(queue, "publish") ?? 0;
+  const details = queue.consumer_details ?? [];
+  const said = [];
+  if (ready > 0 && consumers === 0) said.push(`${count(ready)} messages wait, and nobody consumes this queue.`);
+  const isFull = details.length > 0 && details.every((one) => one.prefetch_count > 0 && (one.unacked ?? 0) >= one.prefetch_count);
+  if (ready > 0 && isFull) {
+    const oldest = Math.max(...details.map((one) => one.oldest_unacked_ms ?? 0));
+    said.push(`All consumers have as many unacknowledged messages as their prefetch allows${oldest ? `; the oldest for ${duration(oldest)}` : ""}. They have to acknowledge, or a larger prefetch.`);
+  } else if (ready > 0 && consumers > 0 && out === 0 && unacked > 0) {
+    said.push(`${count(unacked)} messages are with consumers and not acknowledged, and nothing is delivered.`);
+  }
+  if (ready > 1000 && into > 0 && into > out * 1.1) said.push(`More comes in (${rate(into)}) than goes out (${rate(out)}).`);
+  return said;
+}
+
+function Consumers({ rows }) {
+  const columns = [
+    { title: "Consumer", isName: true, cell: (row) => html`<code>${row.consumer_tag}</code>` },
+    {
+      title: "Connection",
+      cell: (row) => html`<a href=${link(["connections", row.channel_details?.connection_name ?? ""])}>${row.channel_details?.connection_name}</a>`,
+    },
+    { title: "Channel", isNumber: true, cell: (row) => count(row.channel_details?.number) },
+    { title: "Acknowledges", cell: (row) => (row.ack_required ? "yes" : "no") },
+    { title: "Active", cell: (row) => (row.active === false ? "waits" : "yes") },
+    { title: "Prefetch", isNumber: true, cell: (row) => (row.prefetch_count ? count(row.prefetch_count) : "no limit") },
+    { title: "Unacked", isNumber: true, cell: (row) => count(row.unacked) },
+    { title: "Oldest", isNumber: true, cell: (row) => (row.oldest_unacked_ms ? duration(row.oldest_unacked_ms) : "") },
+  ];
+  return html`<section class="card">
+    <h2>Consumers</h2>
+    <${Table} columns=${columns} rows=${rows} caption="Consumers" empty="Nobody consumes this queue." />
+  </section>`;
+}
+
+function Bindings({ vhost, name, place }) {
+  const answer = useAnswer(`${place}/bindings`);
+  return html`<section class="card">
+    <h2>Bindings</h2>
+    <${Answered} answer=${answer}>
+      ${(rows) => html`<${BindingsTable} rows=${rows} side="source" vhost=${vhost} destination=${{ type: "q", name }} again=${answer.again} />`}
+    <//>
+  </section>`;
+}
+
+function Actions({ queue, place, again }) {
+  const { vhost, name } = queue;
+  return html`<section class="card">
+    <h2>Actions</h2>
+    <div class="actions">
+      <${DialogButton} label="Move messages">
+        ${(close) => html`<${Move} queue=${queue} onDone=${() => [close(), again()]} />`}
+      <//>
+      <${ConfirmButton}
+        label="Purge"
+        title=${`Purge ${name}`}
+        name=${name}
+        text=${`All ${count(queue.messages_ready)} ready messages are deleted. What consumers have stays with them.`}
+        command=${["queue", "purge", name]}
+        work=${() => remove(`${place}/contents`)}
+        done=${`Purged ${name}.`}
+        onDone=${again}
+      />
+      <${ConfirmButton}
+        label="Delete"
+        title=${`Delete ${name}`}
+        name=${name}
+        text=${`The queue is deleted with its ${count(queue.messages)} messages, its bindings and its consumers.`}
+        command=${["queue", "delete", name]}
+        work=${() => remove(place)}
+        done=${`Deleted ${name}.`}
+        onDone=${() => go(["queues"])}
+      />
+    </div>
+    <p class="dim">Last used ${queue.idle_since ? age(Date.parse(queue.idle_since)) : "now"}.</p>
+  </section>`;
+}
+
+function Move({ queue, onDone }) {
+  const { vhost, name } = queue;
+  const work = (values) => post(`/shardmq/queues${path(vhost, name)}/move`, { to: values.to, limit: Number(values.limit) || null });
+  return html`<${Form} submit="Move" work=${work} done=${(answer) => `Moved ${count(answer?.moved)} messages.`} onDone=${onDone} command=${["queue", "move", name, "OTHER"]}>
+    <label>To the queue <input name="to" required autofocus /></label>
+    <label>At most <input name="limit" type="number" min="1" placeholder="all" /></label>
+  <//>`;
+}

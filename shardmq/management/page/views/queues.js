@@ -1,0 +1,97 @@
+// All queues: searched, sorted and cut into pages by the broker.
+
+import { html, useRef } from "../vendor/preact.js";
+import { put } from "../api.js";
+import { bytes, count, path, rate, rateOf } from "../format.js";
+import { link } from "../route.js";
+import { Sparkline } from "../parts/chart.js";
+import { Command } from "../parts/command.js";
+import { DialogButton, Form, objectIn } from "../parts/dialog.js";
+import { Head } from "../parts/states.js";
+import { PagedTable } from "../parts/table.js";
+import { VirtualHostField } from "../parts/fields.js";
+
+const KEPT = 24;
+
+// The last depths of the queues that are shown, for their sparklines.
+function useDepths() {
+  const depths = useRef(new Map());
+  return (row) => {
+    const key = `${row.vhost}/${row.name}`;
+    const known = depths.current.get(key) ?? [];
+    if (known.row !== row) {
+      const values = [...known, row.messages ?? 0].slice(-KEPT);
+      values.row = row;
+      depths.current.set(key, values);
+    }
+    return depths.current.get(key);
+  };
+}
+
+export function Features({ row }) {
+  const names = [
+    row.durable && ["D", "durable"],
+    row.auto_delete && ["AD", "deleted when its last consumer leaves"],
+    row.exclusive && ["Ex", "for one connection"],
+    row.arguments?.["x-max-priority"] && ["Pri", "priorities"],
+    row.arguments?.["x-message-ttl"] && ["TTL", "messages expire"],
+    row.arguments?.["x-dead-letter-exchange"] !== undefined && ["DLX", "dead letters go to an exchange"],
+    row.arguments?.["x-single-active-consumer"] && ["SAC", "one active consumer"],
+    row.policy && [row.policy, "policy"],
+  ].filter(Boolean);
+  return names.map(([name, title]) => html`<span class="tag plain" title=${title}>${name}</span>`);
+}
+
+export function State({ row }) {
+  const state = row.state ?? "running";
+  return html`<span class=${`tag ${state === "running" ? "good" : state === "idle" ? "plain" : "bad"}`}>${state}</span>`;
+}
+
+export function Queues({ query }) {
+  const depthsOf = useDepths();
+  const columns = [
+    { title: "Name", sort: "name", isName: true, cell: (row) => html`<a href=${link(["queues", row.vhost, row.name])}>${row.name}</a>` },
+    { title: "Virtual host", sort: "vhost", cell: (row) => row.vhost },
+    { title: "Type", sort: "type", cell: (row) => row.type },
+    { title: "Features", cell: (row) => html`<${Features} row=${row} />` },
+    { title: "State", sort: "state", cell: (row) => html`<${State} row=${row} />` },
+    { title: "Depth", cell: (row) => html`<${Sparkline} values=${depthsOf(row)} />` },
+    { title: "Ready", sort: "messages_ready", isNumber: true, cell: (row) => count(row.messages_ready) },
+    { title: "Unacked", sort: "messages_unacknowledged", isNumber: true, cell: (row) => count(row.messages_unacknowledged) },
+    { title: "Bytes", sort: "message_bytes", isNumber: true, cell: (row) => bytes(row.message_bytes) },
+    { title: "Consumers", sort: "consumers", isNumber: true, cell: (row) => count(row.consumers) },
+    { title: "In", sort: "message_stats.publish_details.rate", isNumber: true, cell: (row) => rate(rateOf(row, "publish")) },
+    { title: "Out", sort: "message_stats.deliver_get_details.rate", isNumber: true, cell: (row) => rate(rateOf(row, "deliver_get")) },
+    { title: "Acked", sort: "message_stats.ack_details.rate", isNumber: true, cell: (row) => rate(rateOf(row, "ack")) },
+  ];
+  return html`<${Head} title="Queues" />
+    <${PagedTable}
+      path="/queues"
+      columns=${columns}
+      query=${query}
+      caption="Queues"
+      empty="There are no queues yet."
+      tools=${(again) => html`<${Declare} again=${again} />`}
+    />
+    <${Command} words=${["queue", "list"]} />`;
+}
+
+const TYPES = ["classic", "quorum", "stream"];
+
+function Declare({ again }) {
+  const work = (values) => {
+    const given = objectIn(values.arguments);
+    if (values.type !== "classic") given["x-queue-type"] = values.type;
+    return put(`/queues${path(values.vhost, values.name)}`, { durable: true, auto_delete: false, arguments: given });
+  };
+  return html`<${DialogButton} label="Declare a queue">
+    ${(close) => html`<${Form} submit="Declare" work=${work} done="Declared the queue." onDone=${() => [close(), again()]}>
+      <div class="columns">
+        <label>Name <input name="name" required autofocus /></label>
+        <${VirtualHostField} />
+        <label>Type <select name="type">${TYPES.map((type) => html`<option>${type}</option>`)}</select></label>
+      </div>
+      <label>Arguments, as JSON <textarea name="arguments" placeholder=${'{"x-max-length": 100000}'}></textarea></label>
+    <//>`}
+  <//>`;
+}

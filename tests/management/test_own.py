@@ -1,0 +1,99 @@
+"""Endpoints that RabbitMQ does not have, over real processes."""
+
+import base64
+
+import pytest
+
+import shardmq
+from shardmq.cmd.run.broker import Broker
+
+from .browser import Browser, Refused
+
+
+@pytest.fixture(scope="module")
+def channel(managed: Broker) -> shardmq.Channel:
+    connection = shardmq.connect(managed.url)
+    return connection.channel()
+
+
+def test_messages_are_looked_at_without_a_trace(channel: shardmq.Channel, admin: Browser) -> None:
+    channel.queue_declare("looked", durable=True)
+    for number in range(300):
+        headers = {"tenant": "acme" if number % 100 == 7 else "other"}
+        channel.basic_publish("", "looked", b"number %d" % number, shardmq.Properties(headers=headers))
+    path = "/shardmq/queues/%2F/looked/messages"
+    first = admin.get(f"{path}?count=2")
+    assert [base64.b64decode(each["payload_base64"]) for each in first["messages"]] == [b"number 0", b"number 1"]
+    assert (first["next"], first["looked_at"]) == (2, 2)
+    found = admin.get(f"{path}?header=tenant%3Dacme")
+    assert [each["position"] for each in found["messages"]] == [7, 107, 207]
+    assert (found["next"], found["looked_at"]) == (None, 300)
+    assert [each["position"] for each in admin.get(f"{path}?text=299")["messages"]] == [299]
+    assert admin.get(f"{path}?key=nothing")["messages"] == []
+    message = channel.basic_get("looked", auto_ack=True)
+    assert message is not None
+    assert (message.body, message.redelivered) == (b"number 0", False)
+
+
+def test_messages_are_moved_in_order(channel: shardmq.Channel, admin: Browser) -> None:
+    for name in ("source", "target"):
+        channel.queue_declare(name, durable=True)
+    for number in range(10):
+        channel.basic_publish("", "source", b"%d" % number)
+    assert admin.ask("POST", "/shardmq/queues/%2F/source/move", {"to": "target", "limit": 4}) == {"moved": 4, "left": 6}
+    assert admin.ask("POST", "/shardmq/queues/%2F/source/move", {"to": "target"}) == {"moved": 6, "left": 0}
+    assert [message.body for message in channel.queue_peek("target", 0, 20)] == [b"%d" % number for number in range(10)]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [({"to": "nowhere"}, 404), ({"to": "source"}, 400), ({}, 400), ({"to": "target", "limit": 0}, 400)],
+)
+def test_what_cannot_be_moved_stays(
+    channel: shardmq.Channel, admin: Browser, body: dict[str, object], status: int
+) -> None:
+    channel.queue_declare("source", durable=True)
+    with pytest.raises(Refused) as error:
+        admin.ask("POST", "/shardmq/queues/%2F/source/move", body)
+    assert error.value.status == status
+
+
+def test_a_key_is_tried_on_the_topology(channel: shardmq.Channel, admin: Browser) -> None:
+    channel.exchange_declare("orders", "topic")
+    channel.exchange_declare("audit", "fanout")
+    channel.exchange_declare("lost", "fanout")
+    channel.exchange_declare("strict", "direct", arguments={"alternate-exchange": "lost"})
+    for queue, exchange, key in (("paid", "orders", "*.paid"), ("all", "audit", ""), ("lost", "lost", "")):
+        channel.queue_declare(queue, durable=True)
+        channel.queue_bind(queue, exchange, key)
+    channel.exchange_bind("audit", "orders", "eu.#")
+    path = "/shardmq/exchanges/%2F/orders/route?routing_key="
+    assert admin.get(path + "eu.paid") == {"exchanges": ["orders", "audit"], "queues": ["all", "paid"]}
+    assert admin.get(path + "us.paid") == {"exchanges": ["orders"], "queues": ["paid"]}
+    assert admin.get(path + "us.new")["queues"] == []
+    assert admin.get("/shardmq/exchanges/%2F/strict/route?routing_key=x")["queues"] == ["lost"]
+    assert admin.get("/shardmq/exchanges/%2F/amq.default/route?routing_key=all")["queues"] == ["all"]
+
+
+def test_topics_and_groups_are_shown_and_reset(channel: shardmq.Channel, admin: Browser) -> None:
+    admin.ask("PUT", "/shardmq/topics/%2F/events", {"partitions": 2})
+    for number in range(10):
+        channel.basic_publish("events", f"key-{number}", b"x")
+    topic = admin.get("/shardmq/topics/%2F/events")
+    ends = {row["partition"]: row["next"] for row in topic["partitions"]}
+    assert sum(ends.values()) == 10
+    channel.group_commit("events", "readers", ends)
+    assert [row["lag"] for row in admin.get("/shardmq/groups")] == [0]
+    path = "/shardmq/groups/%2F/events/readers/reset"
+    assert admin.ask("POST", path, {"to": "earliest", "dry_run": True})["messages"] == 10
+    assert [row["lag"] for row in admin.get("/shardmq/groups")] == [0]
+    assert admin.ask("POST", path, {"to": "earliest"})["messages"] == 10
+    assert [row["lag"] for row in admin.get("/shardmq/groups")] == [10]
+    admin.ask("DELETE", "/shardmq/topics/%2F/events")
+    assert admin.get("/shardmq/topics") == []
+
+
+def test_processes_are_listed_with_their_shares(admin: Browser) -> None:
+    roles = [row["role"] for row in admin.get("/shardmq/processes")]
+    assert sorted(roles) == ["coordinator", "gateway", "shard", "shard"]
+    assert all("cpu_percent" in row for row in admin.get("/shardmq/processes"))

@@ -1,0 +1,101 @@
+"""Logins of the page by cookie, and how its files are served, over real processes."""
+
+import gzip
+import http.client
+import json
+import time
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+
+import shardmq
+from shardmq.cmd.run.broker import Broker
+
+Answered = tuple[int, dict[str, str], bytes]
+
+
+def ask(broker: Broker, method: str, path: str, headers: dict[str, str] | None = None, body: str = "") -> Answered:
+    connection = http.client.HTTPConnection(urlsplit(broker.management_url).netloc, timeout=30)
+    try:
+        connection.request(method, path, body, headers or {})
+        answer = connection.getresponse()
+        return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+    finally:
+        connection.close()
+
+
+def log_in(broker: Broker, user: str, password: str) -> Answered:
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    return ask(broker, "POST", "/api/login", form, urlencode({"username": user, "password": password}))
+
+
+@pytest.fixture(scope="module")
+def cookie(managed: Broker) -> str:
+    status, headers, _ = log_in(managed, "guest", "guest")
+    assert status == 200
+    assert "HttpOnly" in headers["set-cookie"]
+    assert "SameSite=Strict" in headers["set-cookie"]
+    return headers["set-cookie"].partition(";")[0]
+
+
+def test_a_cookie_stands_for_its_user(managed: Broker, cookie: str) -> None:
+    status, _, body = ask(managed, "GET", "/api/whoami", {"Cookie": cookie})
+    assert (status, json.loads(body)["name"]) == (200, "guest")
+
+
+def test_a_cookie_alone_changes_nothing(managed: Broker, cookie: str) -> None:
+    body = '{"durable": true}'
+    assert ask(managed, "POST", "/api/shardmq/queues/%2F/a/move", {"Cookie": cookie}, body)[0] == 403
+    headers = {"Cookie": cookie, "X-Shardmq-Page": "1"}
+    assert ask(managed, "POST", "/api/shardmq/queues/%2F/a/move", headers, '{"to": "b"}')[0] == 404
+
+
+def test_the_page_asks_for_the_password_in_the_browsers_place(managed: Broker) -> None:
+    assert "www-authenticate" in ask(managed, "GET", "/api/whoami")[1]
+    assert "www-authenticate" not in ask(managed, "GET", "/api/whoami", {"X-Shardmq-Page": "1"})[1]
+
+
+def test_a_wrong_password_begins_no_session(managed: Broker) -> None:
+    status, headers, _ = log_in(managed, "guest", "wrong")
+    assert (status, headers.get("set-cookie")) == (401, None)
+
+
+def test_a_session_ends_when_somebody_logs_out(managed: Broker) -> None:
+    cookie = log_in(managed, "guest", "guest")[1]["set-cookie"].partition(";")[0]
+    assert ask(managed, "DELETE", "/api/login", {"Cookie": cookie})[0] == 204
+    assert ask(managed, "GET", "/api/whoami", {"Cookie": cookie})[0] == 401
+
+
+def test_a_session_ends_with_its_password(managed: Broker) -> None:
+    with shardmq.connect(managed.url) as connection:
+        connection.user_put("leaver", "old", tags=["management"])
+        cookie = log_in(managed, "leaver", "old")[1]["set-cookie"].partition(";")[0]
+        assert ask(managed, "GET", "/api/whoami", {"Cookie": cookie})[0] == 200
+        connection.user_put("leaver", "new", tags=["management"])
+    end = time.monotonic() + 20
+    while ask(managed, "GET", "/api/whoami", {"Cookie": cookie})[0] != 401:
+        assert time.monotonic() < end, "the old password still opens the page"
+
+
+def test_files_of_the_page_are_packed_and_kept_by_browsers(managed: Broker) -> None:
+    status, headers, body = ask(managed, "GET", "/", {"Accept-Encoding": "gzip"})
+    assert (status, headers["content-encoding"]) == (200, "gzip")
+    assert b'<script type="module" src="main.js">' in gzip.decompress(body)
+    assert "script-src 'self'" in headers["content-security-policy"]
+    assert ask(managed, "GET", "/", {"If-None-Match": headers["etag"]})[0] == 304
+    assert ask(managed, "GET", "/main.js")[1]["content-type"].startswith("text/javascript")
+
+
+@pytest.mark.parametrize("path", ["/__init__.py", "/../server.py", "/%2e%2e/server.py", "/vendor/", "/nothing.js"])
+def test_other_files_are_not_served(managed: Broker, path: str) -> None:
+    assert ask(managed, "GET", path)[0] == 404
+
+
+def test_no_file_of_the_page_leads_to_another_host() -> None:
+    from importlib import resources
+
+    page = resources.files("shardmq.management.page")
+    for folder in (page, page / "parts", page / "views"):
+        for file in folder.iterdir():
+            if file.name.endswith((".js", ".html", ".css")):
+                assert "https://" not in file.read_text().replace("https://github.com/msgpack/", ""), file.name
