@@ -106,6 +106,11 @@ class Dialer(Generic[Incoming]):
         """Whether `receive` would return anything now."""
         return self.socket.has_news or bool(self._lost)
 
+    @property
+    def has_come(self) -> bool:
+        """Whether `receive` would return anything, for owners that ask many links and expect little."""
+        return self.socket.has_come or bool(self._lost)
+
     def receive(self) -> list[LinkOpened | LinkLost | Incoming]:
         """Return what has come, in order. `more` tells whether envelopes are left for the next call."""
         events: list[LinkOpened | LinkLost | Incoming] = []

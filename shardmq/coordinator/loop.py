@@ -126,7 +126,8 @@ class CoordinatorLoop:
     def _receive(self, now: float) -> bool:
         more = False
         for shard in self._shards:  # first, so that no queue is deleted that a shard has just reported damaged
-            more = shard.receive() or more
+            if shard.dialer.has_come:
+                more = shard.receive() or more
             for queue in shard.take_unused():
                 self._commands.delete_queue(queue, True, now)
         for peer, event in self._listener.receive():

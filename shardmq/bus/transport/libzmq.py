@@ -60,6 +60,11 @@ class ZmqDealer:
         return readiness_of(self.zmq_socket) != POLLOUT
 
     @property
+    def has_come(self) -> bool:
+        """Whether `receive` would find something."""
+        return self.has_news
+
+    @property
     def closed(self) -> bool:
         """Whether it was closed."""
         return self.zmq_socket.closed

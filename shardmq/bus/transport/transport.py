@@ -50,6 +50,10 @@ class Dealer(Protocol):
         """Whether the file descriptor may keep silent about something that `receive` would find."""
 
     @property
+    def has_come(self) -> bool:
+        """Whether `receive` would find something."""
+
+    @property
     def closed(self) -> bool:
         """Whether the socket was closed."""
 

@@ -55,6 +55,11 @@ class UnixDealer:
         return connection is not None and (not connection.is_open or bool(connection.wire.messages))
 
     @property
+    def has_come(self) -> bool:
+        """Whether `receive` would find something. Asking takes 1 µs; reading in vain takes 4."""
+        return bool(self._epoll.poll(0)) or self.has_news
+
+    @property
     def closed(self) -> bool:
         """Whether it was closed."""
         return self._epoll.closed
