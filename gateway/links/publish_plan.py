@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from shardmq.bus.messages.shard import Publish
 from shardmq.gateway.links.fan_out import ConfirmTarget, Unconfirmed
-from shardmq.message.keyed_records import packed_key, with_keys
+from shardmq.message.keyed_records import packed_key, with_keys, with_packed_key
 from shardmq.message.record_batch import RecordBatch
 
 Place = int | tuple[int, int]
@@ -109,7 +109,7 @@ def in_one_batch(
             return plan, record
         assert growing is not None
         growing.take_keys(common, before.routing_key)
-    return common, b"\x93%b%b" % (record[1:], plan.behind)
+    return common, with_packed_key(record, plan.behind)
 
 
 @dataclass(slots=True, eq=False)
@@ -199,7 +199,7 @@ class PlannedBatch:
     def take_keys(self, common: PublishPlan, key: str) -> None:  # noqa: ARG002  (it is in the plan)
         """Give each record its key: others are to join."""
         behind, self.plan = self.plan.behind, common
-        self.records = [b"\x93%b%b" % (record[1:], behind) for record in self.records]
+        self.records = [with_packed_key(record, behind) for record in self.records]
 
     @property
     def waiting(self) -> list[Unconfirmed]:

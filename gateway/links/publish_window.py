@@ -7,8 +7,8 @@ a growing batch closes that first, so every queue has its messages in the order 
     publishes       a1 b1 a2 c1 b2 a3
     record batches  [a1 a2 a3] [b1 b2] [c1]
 
-Where the messages of a queue differ in their routing keys, a batch is followed by the next one for the same queue, and
-they are sent together.
+Where the messages of a queue differ in more than their keys, a batch is followed by the next one for the same queue,
+and they are sent together.
 
 For queues with priorities a batch grows for each priority: their messages have an order within one alone.
 
@@ -40,6 +40,7 @@ from shardmq.gateway.links.publish_plan import (
     place_of,
 )
 from shardmq.limits import PUBLISH_WINDOW_BYTES, RECORD_BATCH_RECORDS_MAX
+from shardmq.message.keyed_records import with_packed_key
 from shardmq.message.record_batch import RecordBatch
 
 if TYPE_CHECKING:
@@ -171,25 +172,37 @@ class PublishWindow(GrowingBatches):
         size = len(record)
         if growing is None and plan.is_single and not self._sorted and self._dialer.is_open:
             self.growing[plan.place] = PlannedBatch(plan, target, request, record)
-        elif type(growing) is not PlannedBatch:
-            return self._add_joined(target, request, plan, record)
-        elif growing.plan is not plan and plan.is_single:
-            self._followed.append(growing)
-            self.growing[plan.place] = PlannedBatch(plan, target, request, record)
         elif (
-            growing.plan is plan
+            type(growing) is PlannedBatch
             and growing.target is target
             and growing.size < JOINED_BYTES
             and len(growing.records) < RECORD_BATCH_RECORDS_MAX
         ):
+            if growing.plan is not plan:
+                if growing.plan is not plan.common:
+                    return self._add_other(target, request, plan, record)
+                record = with_packed_key(record, plan.behind)
+                size = len(record)
             growing.requests.append(request)
             growing.records.append(record)
             growing.size += size
         else:
-            common, with_key = in_one_batch(growing, plan, record)
-            if common is not plan:
-                return self.add_planned(target, request, common, with_key)
+            return self._add_other(target, request, plan, record)
+        self.unconfirmed_bytes += size
+        self._gathered_bytes += size
+        return self.unconfirmed_bytes > PUBLISH_WINDOW_BYTES
+
+    def _add_other(self, target: ConfirmTarget, request: int, plan: PublishPlan, record: bytes) -> bool:
+        """Do what `add_planned` does where what grows at its place goes by another plan, or is of others, or full."""
+        growing = self.growing.get(plan.place)
+        common, with_key = in_one_batch(growing, plan, record)
+        if common is not plan:
+            return self.add_planned(target, request, common, with_key)
+        if type(growing) is not PlannedBatch or growing.plan is plan or not plan.is_single:
             return self._add_joined(target, request, plan, record)
+        self._followed.append(growing)
+        self.growing[plan.place] = PlannedBatch(plan, target, request, record)
+        size = len(record)
         self.unconfirmed_bytes += size
         self._gathered_bytes += size
         return self.unconfirmed_bytes > PUBLISH_WINDOW_BYTES

@@ -77,6 +77,11 @@ def packed_key(key: str) -> bytes:
     return _encode(key)
 
 
+def with_packed_key(record: bytes, key: bytes) -> bytes:
+    """A record of a gateway's own without a key, with that key."""
+    return b"%b%b%b" % (_HEADER, record[1:], key)
+
+
 def with_key(record: bytes, key: str) -> bytes:
     """A record without a key, with that key."""
     return b"%b%b%b" % (_HEADER, _inside(record), _encode(key))

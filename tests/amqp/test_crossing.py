@@ -357,3 +357,31 @@ def test_a_consistent_hash_exchange_sends_what_has_the_same_value_to_the_same_qu
     publishing.exchange_delete("hashed")
     assert count == 70
     assert all(len(names) == 1 for names in homes.values())
+
+
+def test_neighbours_with_many_routing_keys_have_theirs_whoever_reads_them(
+    channel: BlockingChannel, native: shardmq.Connection, queue: str
+) -> None:
+    channel.exchange_declare("mixing", "topic")
+    channel.queue_declare("mixed", durable=True, arguments={"x-dead-letter-exchange": "mixing"})
+    channel.queue_bind("mixed", "mixing", "first.#")
+    persistent = pika.BasicProperties(delivery_mode=2)
+    for number in range(120):
+        channel.basic_publish("mixing", f"first.{number % 7}", b"%d" % number, persistent)
+    wanted = [(f"first.{number % 7}", b"%d" % number) for number in range(120)]
+    channel.queue_unbind("mixed", "mixing", "first.#")
+    channel.queue_bind(queue, "mixing", "first.#")
+    got = [channel.basic_get("mixed", auto_ack=True) for _ in range(3)]
+    channel.basic_qos(prefetch_count=50)
+    taken = [each for _, each in zip(range(50), channel.consume("mixed"), strict=False)]
+    assert [(method.routing_key, body) for method, _, body in got + taken] == wanted[:53]
+    channel.basic_nack(taken[-1][0].delivery_tag, multiple=True, requeue=False)
+    channel.cancel()
+    with native.channel() as here:
+        for name, expected in (("mixed", wanted[53:]), (queue, wanted[3:53])):
+            messages = here.consume(name, auto_ack=True, inactivity_timeout=SECONDS)
+            found = [each for _, each in zip(range(len(expected)), messages, strict=False)]
+            messages.close()
+            assert [(each.routing_key, each.body) for each in found] == expected
+    channel.queue_delete("mixed")
+    channel.exchange_delete("mixing")

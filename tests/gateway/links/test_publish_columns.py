@@ -12,8 +12,9 @@ from shardmq.gateway.links.publish_columns import COLUMN_BYTES_MAX
 from shardmq.gateway.links.publish_plan import PublishPlan
 from shardmq.gateway.links.publish_window import PublishWindow
 from shardmq.gateway.links.settlements import post_acks
+from shardmq.message.keyed_records import runs
 from shardmq.message.record import pack, unpack
-from shardmq.message.record_batch import RecordBatch
+from shardmq.message.record_batch import KEYED, RecordBatch
 
 
 @dataclass(eq=False)
@@ -133,11 +134,29 @@ def test_one_that_is_refused_leaves_its_neighbours_confirmed_and_each_publisher_
     assert (other.confirmed, other.refused) == ([(1, 1), (2, 2)], [])
 
 
-def test_batches_for_one_queue_with_different_keys_go_as_one_message_in_their_order(link: Link) -> None:
+def test_messages_for_one_queue_with_different_keys_go_as_one_batch_with_a_key_each(link: Link) -> None:
     who = Publisher()
-    keys = {key: PublishPlan.of((1,), "ex", key, 1) for key in ("a", "b")}
+    common = PublishPlan.of((1,), "ex", "", 1 | KEYED)
+    keys = {key: PublishPlan.of((1,), "ex", key, 1, 0, common) for key in ("a", "b")}
     for request, key in enumerate(["a", "b", "b", "a"], 1):
         link.window.add_planned(who, request, keys[key], pack(None, b"%d" % request))
+    link.publish(who, 5, 2, exchange="ex")
+    assert link.window.unconfirmed()[who] == 5
+    link.window.send()
+    mixed, other = (batch for sent in link.posted for batch in sent.batches())
+    assert (mixed.routing_key, mixed.flags, mixed.count, mixed.serial) == ("", 1 | KEYED, 4, 1)
+    assert (other.routing_key, other.flags) == ("q2", 1)
+    assert [(batch.routing_key, batch.count) for batch in runs(mixed)] == [("a", 1), ("b", 2), ("a", 1)]
+    link.window.on_refusal(PublishRefusal(1, ReplyCode.RESOURCE_ERROR, "full", 2))
+    link.window.on_confirmed(Confirmed(2))
+    assert (sorted(who.confirmed), who.refused) == ([(1, 1), (2, 2), (5, 5)], [(3, 3), (4, 4)])
+
+
+def test_batches_for_one_queue_that_differ_in_more_than_keys_go_as_one_message_in_their_order(link: Link) -> None:
+    who = Publisher()
+    plans = {key: PublishPlan.of((1,), "ex", key, 1) for key in ("a", "b")}
+    for request, key in enumerate(["a", "b", "b", "a"], 1):
+        link.window.add_planned(who, request, plans[key], pack(None, b"%d" % request))
     assert link.window.unconfirmed()[who] == 4
     link.window.send()
     (sent,) = link.posted
