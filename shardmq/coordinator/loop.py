@@ -21,6 +21,7 @@ from shardmq.bus.messages.stores import BeginBackup, LookBackup
 from shardmq.bus.poller import Poller
 from shardmq.bus.spinning import Spinning
 from shardmq.coordinator.handlers.backup import Backup
+from shardmq.coordinator.handlers.boot_definitions import BootDefinitions, DefinitionFiles
 from shardmq.coordinator.handlers.commands import CommandExecutor
 from shardmq.coordinator.handlers.connections import ConnectionTracker
 from shardmq.coordinator.handlers.groups import GroupMembership
@@ -47,6 +48,7 @@ class CoordinatorLoop:
         listener: where gateways call.
         replicas: the gateways' copies of the topology.
         two_phase_commit: has shards prepare transactions and follow decisions.
+        definitions: to be imported at the start; None for none.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class CoordinatorLoop:
         listener: Listener[ToCoordinator],
         replicas: TopologyReplicas,
         two_phase_commit: TwoPhaseCommit,
+        definitions: DefinitionFiles | None = None,
     ) -> None:
         self._state = state
         self._shards = state.shards
@@ -68,6 +71,7 @@ class CoordinatorLoop:
         self._groups = GroupMembership(state.topology, state.identity.generation, state.silent_until)
         self._status_collector = StatusCollector()
         self._backup = Backup(state, self._commands, two_phase_commit)
+        self._definitions = BootDefinitions(state, self._commands, definitions)
         self._wake, self._woken = socket.socketpair()
         self._wake.setblocking(False)
         self._stopping = False
@@ -89,6 +93,9 @@ class CoordinatorLoop:
                 ticked_at = now
                 self._tick(now)
             self._commands.settle()
+            if self._definitions.is_busy:
+                self._definitions.work(now)
+                self._commands.settle()
             self._groups.settle(now)
             self._backup.work(now)
             if self._flush():
@@ -100,6 +107,7 @@ class CoordinatorLoop:
                 or self._connections.is_busy
                 or self._groups.is_busy
                 or self._backup.is_busy
+                or self._definitions.is_busy
             )
             at_rest = not (is_busy or self._state.store.is_pending) and all(shard.is_open for shard in self._shards)
             tick_at = ticked_at + (TICK_AT_REST_SECONDS if at_rest else TICK_SECONDS)

@@ -13,6 +13,7 @@ from shardmq.bus.listener import Listener
 from shardmq.bus.messages.coordinator import ToCoordinator
 from shardmq.bus.messages.shard import FromShard
 from shardmq.bus.poller import context
+from shardmq.coordinator.handlers.boot_definitions import read_files
 from shardmq.coordinator.handlers.replicas import TopologyReplicas
 from shardmq.coordinator.handlers.transactions import TwoPhaseCommit
 from shardmq.coordinator.links.shard import ShardLink
@@ -45,6 +46,7 @@ class CoordinatorOptions:
         shards: bus addresses of all shards, by number.
         boot_id: names this life of the broker; in another life, what is not durable is gone.
         security: of the bus, where it is TCP.
+        definitions: a file of definitions, or a folder of them, imported at the start; None for none.
     """
 
     data_dir: Path
@@ -52,6 +54,7 @@ class CoordinatorOptions:
     shards: tuple[str, ...]
     boot_id: str
     security: CurveKeys = NO_KEYS
+    definitions: Path | None = None
 
 
 def run(options: CoordinatorOptions) -> None:
@@ -97,6 +100,7 @@ def build(options: CoordinatorOptions, clock: SteadyClock | None = None) -> Coor
 def _put_together(
     options: CoordinatorOptions, store: Store, sockets: Context, clock: SteadyClock | None
 ) -> CoordinatorLoop:
+    files = None if options.definitions is None else read_files(options.definitions)
     stored = store.load(len(options.shards))
     topology = _topology(store, stored)
     listener: Listener[ToCoordinator] = Listener(sockets, options.listen, "coordinator", "coordinator", ToCoordinator)
@@ -116,7 +120,8 @@ def _put_together(
     silent_until = time.monotonic() + RETURN_SECONDS if stored.is_restart else 0.0
     state = CoordinatorState(stored.identity, topology, store, shards, transactions, silent_until)
     replicas = TopologyReplicas(topology, options.shards, stored.identity)
-    return CoordinatorLoop(state, sockets, listener, replicas, TwoPhaseCommit(shards, stored.transactions.decisions))
+    two_phase_commit = TwoPhaseCommit(shards, stored.transactions.decisions)
+    return CoordinatorLoop(state, sockets, listener, replicas, two_phase_commit, files)
 
 
 def _topology(store: Store, stored: StoredState) -> Topology:

@@ -9,6 +9,7 @@ import click
 from shardmq.cmd.terminal.options import Command
 from shardmq.cmd.terminal.process_options import (
     DATA_DIR,
+    DEFINITIONS,
     DISK_FREE_LIMIT,
     MESSAGE_SIZE_MAX,
     SHARDS,
@@ -131,6 +132,7 @@ def shard(
     show_envvar=True,
     help="Transient queues and messages last until this changes.  [default: the kernel's boot id]",
 )
+@DEFINITIONS
 @bus_options
 @log_options
 def coordinator(
@@ -140,6 +142,7 @@ def coordinator(
     address: str | None,
     shards: tuple[str, ...],
     boot_id: str,
+    definitions: Path | None,
     keys: Path | None,
     insecure_bus: bool,
     log: LogOptions,
@@ -159,6 +162,7 @@ def coordinator(
             shards=shards,
             boot_id=boot_id or KERNEL_BOOT_ID.read_text().strip(),
             security=security(keys, "coordinator", insecure_bus),
+            definitions=definitions,
         )
     )
 

@@ -69,6 +69,7 @@ class BrokerOptions:
         log: log level and format of the processes.
         cores: how many the number of gateways was chosen for; None where it was given.
         management: the management process.
+        definitions: a file of definitions, or a folder of them, imported at the start; None for none.
     """
 
     shards: int
@@ -83,6 +84,7 @@ class BrokerOptions:
     log: LogOptions = DEFAULT_LOG
     cores: int | None = None
     management: ManagementChoice = NO_MANAGEMENT
+    definitions: Path | None = None
 
     @property
     def management_url(self) -> str | None:
@@ -352,6 +354,8 @@ def children(options: BrokerOptions, run_dir: Path, boot_id: str, on_ready: Call
     log = options.log.words
     to_coordinator = address("coordinator")
     coordinator = ("coordinator", *data_dir, "--listen", to_coordinator, *to_shards, "--boot-id", boot_id, *log)
+    if options.definitions is not None:
+        coordinator = (*coordinator, "--definitions", str(options.definitions.resolve()))
     gateway = (
         "gateway",
         "--host",

@@ -14,6 +14,7 @@ from shardmq.cmd.run.supervisor import BrokerOptions, Notice, supervise
 from shardmq.cmd.terminal.output import print_json
 from shardmq.cmd.terminal.process_options import (
     DATA_DIR,
+    DEFINITIONS,
     DISK_FREE_LIMIT,
     MESSAGE_SIZE_MAX,
     ManagementChoice,
@@ -86,6 +87,7 @@ _log = logging.getLogger(__name__)
 @MEMORY_WATERMARK
 @DISK_FREE_LIMIT
 @MESSAGE_SIZE_MAX
+@DEFINITIONS
 @tls_options
 @management_options
 @log_options
@@ -100,6 +102,7 @@ def up(
     memory_watermark: int | None,
     disk_free_limit: int | None,
     message_size_max: int,
+    definitions: Path | None,
     as_json: bool,
     tls: "TlsOptions | None",
     management: ManagementChoice,
@@ -128,6 +131,7 @@ def up(
         log,
         cores,
         management,
+        definitions,
     )
     if as_json:
         return supervise(options, print_event)

@@ -56,6 +56,14 @@ DISK_FREE_LIMIT: Final = click.option(
     show_envvar=True,
     help="Publishers are blocked while the disk has less left, as 1GiB.  [default: 512MiB, 50MiB of a disk below 5GiB]",
 )
+DEFINITIONS: Final = click.option(
+    "--definitions",
+    type=click.Path(exists=True, path_type=Path),
+    metavar="FILE|FOLDER",
+    envvar="SHARDMQ_DEFINITIONS",
+    show_envvar=True,
+    help="Definitions to import at the start, RabbitMQ's JSON: a file, or a folder of *.json; not again unchanged.",
+)
 MESSAGE_SIZE_MAX: Final = click.option(
     "--message-size-max",
     type=MessageSize(),

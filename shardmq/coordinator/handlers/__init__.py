@@ -9,4 +9,5 @@ connections.py   Connections over all gateways: limits, and exclusive queues wit
 groups.py        Members of consumer groups over all gateways, and who is to have which partition.
 status.py        Gateways asked how they are, on behalf of one of them.
 backup.py        A backup of all stores, taken while the broker runs.
+boot_definitions.py  Definitions that the coordinator is started with.
 """

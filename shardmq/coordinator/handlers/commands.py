@@ -118,6 +118,12 @@ class CommandExecutor:
             return
         self._accept(PendingCommand(responder, command, names_in(command), now))
 
+    def perform_own(self, command: Command, now: float) -> PendingCommand:
+        """Carry out a command of the coordinator itself; the result tells what became of it, once its stage is DONE."""
+        pending = PendingCommand(None, command, names_in(command), now)
+        self._accept(pending)
+        return pending
+
     def delete_queue(self, queue_id: int, if_unused: bool, now: float) -> None:
         """Delete a queue for the coordinator itself: its shard calls it unused, or its owner is gone.
 
@@ -208,6 +214,7 @@ class CommandExecutor:
         """End a command that was not carried out, or that takes too long."""
         if pending.responder is not None and pending.responder.peer in self._replicas:
             pending.responder.refuse(error.code, error.text)
+        pending.error = error
         self._end(pending)
 
     def _accept(self, pending: PendingCommand) -> None:

@@ -6,6 +6,7 @@ from enum import Enum, auto
 
 from shardmq.bus.listener import Responder
 from shardmq.bus.messages.coordinator import CommandResult
+from shardmq.errors import RequestError
 from shardmq.topology.changes import Change
 from shardmq.topology.commands import (
     AbortTransaction,
@@ -60,6 +61,7 @@ class PendingCommand:
         shards: those that are still to hear of changed policies.
         removed: the deleted queues, which their shards are to drop.
         result: the answer's value.
+        error: why it was refused.
     """
 
     responder: Responder[CommandResult] | None
@@ -76,6 +78,7 @@ class PendingCommand:
     shards: set[str] = field(default_factory=set)
     removed: tuple[Queue, ...] = ()
     result: CommandResult = None
+    error: RequestError | None = None
 
 
 def names_in(command: Command) -> Sequence[Name]:

@@ -18,6 +18,7 @@
                     "members"                   -> {shard: Member}    the stores that serve as shards
                     "next_transaction"          -> u64
                     "clock"                     -> ClockNote
+                    "definitions"               -> digest of those that were imported at a start
                 "redo"                      -> u64                number of the last entry of the redo log
                                                                       (storage/redo) that is in here
     transactions    number, u64                 -> OpenTransaction    undecided
@@ -101,6 +102,7 @@ GENERATION: Final = b"generation"
 MEMBERS: Final = b"members"
 NEXT_TRANSACTION: Final = b"next_transaction"
 CLOCK: Final = b"clock"
+DEFINITIONS: Final = b"definitions"
 APPLIED: Final = b"redo"
 
 NUMBER: Final = struct.Struct(">Q")

@@ -15,6 +15,7 @@ from shardmq.coordinator.storage.schema import (
     BOOT,
     BROKER,
     DATABASES,
+    DEFINITIONS,
     DURABLE,
     GENERATION,
     LAYOUT,
@@ -199,6 +200,14 @@ class Store:
     def rename_broker(self, broker: str) -> None:
         """Write to disk that the store belongs to another broker."""
         self._rows.apply({b"state": {BROKER: broker.encode()}})
+
+    def definitions(self) -> bytes | None:
+        """Return the digest of the definitions that were imported at a start; None where none were."""
+        return self._rows.get(b"state", DEFINITIONS)
+
+    def write_definitions(self, digest: bytes) -> None:
+        """Write to disk which definitions were imported."""
+        self._rows.apply({b"state": {DEFINITIONS: digest}})
 
     def write_members(self, members: Mapping[int, Member]) -> None:
         """Write to disk which stores serve as shards."""
