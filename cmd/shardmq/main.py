@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "vhost": "shardmq.cmd.admin.vhost:vhost",
     "permission": "shardmq.cmd.admin.permission:permission",
     "policy": "shardmq.cmd.admin.policy:policy",
+    "watermark": "shardmq.cmd.admin.limits:watermark",
     "connection": "shardmq.cmd.admin.connection:connection",
     "channel": "shardmq.cmd.admin.connection:channel",
     "consumer": "shardmq.cmd.admin.connection:consumer",

@@ -29,6 +29,7 @@ from shardmq.protocol.native.operations.administration import (
     UserPut,
     VhostDelete,
     VhostPut,
+    WatermarksPut,
 )
 from shardmq.topology.commands import (
     CloseConnection,
@@ -39,6 +40,7 @@ from shardmq.topology.commands import (
     PutPermission,
     PutUser,
     PutVhost,
+    SetWatermarks,
 )
 from shardmq.topology.passwords import hash_password
 
@@ -159,6 +161,12 @@ def connection_expel(channel: Channel, operation: ConnectionExpel, reply: Reply)
     gather_rows(client.state, "connections", look)
 
 
+def watermarks_put(channel: Channel, operation: WatermarksPut, reply: Reply) -> None:
+    """Set watermarks of all processes."""
+    check_administrator(channel.client, "changing watermarks")
+    channel.client.perform(SetWatermarks("", operation.memory_bytes, operation.disk_free_bytes), done(reply))
+
+
 def definitions_export(channel: Channel, _operation: DefinitionsExport, reply: Reply) -> None:
     """Export all that is durable, in RabbitMQ's shape."""
     check_administrator(channel.client, "exporting definitions")
@@ -218,6 +226,7 @@ REQUESTS: Final[dict[type[Any], Any]] = {
     ConnectionExpel: connection_expel,
     BackupBegin: backup_begin,
     BackupLook: backup_look,
+    WatermarksPut: watermarks_put,
     DefinitionsExport: definitions_export,
     DefinitionsImport: definitions_import,
 }

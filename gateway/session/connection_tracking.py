@@ -25,6 +25,7 @@ from shardmq.topology.changes import (
     UserRemoved,
     VhostPut,
     VhostRemoved,
+    WatermarksSet,
 )
 from shardmq.topology.commands import DeleteQueue
 from shardmq.topology.entities import Queue
@@ -148,6 +149,8 @@ class ConnectionTracker:
                     self._end_administration(user.name)
                 case VhostPut():
                     self._report()  # behind TopologyApplied: a limit that was just put counts everybody who is here
+                case WatermarksSet(memory_bytes):
+                    self._state.watermarks.change(memory_bytes, None)
                 case ConnectionClosed(connection, reason):
                     place = self._identities.get(connection)
                     if place is not None:

@@ -66,6 +66,7 @@ class GatewayState:
         lender: of room for large messages.
         memberships: of consumers in groups.
         replies: to requests of this gateway's clients.
+        watermarks: of this process's memory.
         time_slices: of connections with much to do.
         passes: how many there were.
         windows_bytes: what the windows of all consumers share.
@@ -119,7 +120,7 @@ class GatewayState:
         self.retuned: list[RetunedChannel] = []
         self.wake: Callable[[], object] = lambda: None
         limit = memory_default(len(shards) + 1) if rss_bytes_max is None else rss_bytes_max
-        self._watermarks = WatermarkMonitor(name, limit, "clients have to read what is sent to them")
+        self.watermarks = WatermarkMonitor(name, limit, "clients have to read what is sent to them")
         self.lender = Lender(limit // LOANS_SHARE)
         self.unread_bytes = 0
         self.unread_bytes_max = limit // UNREAD_SHARE
@@ -128,7 +129,7 @@ class GatewayState:
         self._census: Callable[[], dict[str, Any]] = dict
 
     def _look_memory(self, now: float) -> None:
-        for mark in self._watermarks.look(now):
+        for mark in self.watermarks.look(now):
             self.alarms.turn(self.name, mark.resource, mark.is_on, mark.text)
 
     def _shard_link(self, number: int, address: str) -> ShardLink:

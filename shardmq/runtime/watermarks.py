@@ -82,6 +82,14 @@ class WatermarkMonitor:
         self._folder = folder
         self._disk_free_bytes_min = disk_default(folder) if free_bytes_min is None else free_bytes_min
 
+    def change(self, rss_bytes_max: int | None, disk_free_bytes_min: int | None) -> None:
+        """Set other watermarks, from the next look on; None leaves one as it is."""
+        if rss_bytes_max is not None:
+            self._rss_bytes_max = rss_bytes_max
+        if disk_free_bytes_min is not None and self._folder is not None:
+            self._disk_free_bytes_min = disk_free_bytes_min
+        self._looked_at = float("-inf")
+
     @property
     def limits(self) -> dict[str, int]:
         """The watermarks, in bytes; that of the disk is 0 where none is watched."""

@@ -164,6 +164,12 @@ class TopicPermissionRemoved(_Change, tag=21, frozen=True):
     exchange: str
 
 
+class WatermarksSet(_Change, tag=22, frozen=True):
+    """Gateways are to have another memory watermark; None is the same. The topology stays as it is."""
+
+    memory_bytes: int | None
+
+
 Change = (
     VhostPut
     | ExchangeAdded
@@ -186,5 +192,6 @@ Change = (
     | PolicyRemoved
     | TopicPermissionPut
     | TopicPermissionRemoved
+    | WatermarksSet
 )
 """Any change."""

@@ -228,6 +228,16 @@ class DeleteTopicPermission(_Command, tag=24, frozen=True):
     exchange: str | None = None
 
 
+class SetWatermarks(_Command, tag=25, frozen=True):
+    """Set the watermarks of all processes (vhost ""), until they end; None leaves one as it is.
+
+    `memory_bytes` is for each shard and each gateway, `disk_free_bytes` for the disk of each shard.
+    """
+
+    memory_bytes: int | None
+    disk_free_bytes: int | None
+
+
 Command = (
     DeclareExchange
     | DeleteExchange
@@ -253,5 +263,6 @@ Command = (
     | DeletePolicy
     | PutTopicPermission
     | DeleteTopicPermission
+    | SetWatermarks
 )
 """Any command."""

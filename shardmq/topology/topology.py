@@ -30,6 +30,7 @@ from shardmq.topology.changes import (
     UserRemoved,
     VhostPut,
     VhostRemoved,
+    WatermarksSet,
 )
 from shardmq.topology.entities import (
     Binding,
@@ -355,8 +356,8 @@ class Topology:
         if not there:
             del self.topic_permissions[change.user, change.vhost]
 
-    def _close_connection(self, change: ConnectionClosed) -> None:
-        """Change nothing: the gateway with the connection acts on the change."""
+    def _act_on(self, change: ConnectionClosed | WatermarksSet) -> None:
+        """Change nothing: gateways act on the change."""
 
 
 def _ends(binding: Binding) -> tuple[tuple[str, str], tuple[str, str, bool]]:
@@ -384,7 +385,8 @@ _APPLY: Final[dict[type[Any], Callable[[Topology, Any], None]]] = {
     UserRemoved: Topology._remove_user,
     PermissionPut: Topology._put_permission,
     PermissionRemoved: Topology._remove_permission,
-    ConnectionClosed: Topology._close_connection,
+    ConnectionClosed: Topology._act_on,
+    WatermarksSet: Topology._act_on,
     TransactionBegun: Topology._begin_transaction,
     TransactionEnded: Topology._end_transaction,
     TopicPut: Topology._put_topic,

@@ -41,7 +41,7 @@ OF_A_CONNECTION = {
     *("on_recovery", "on_return", "on_unblocked", "permission_delete", "permission_put", "server_properties", "status"),
     *("policy_delete", "policy_match", "policy_preview", "policy_put", "topic_permission_delete"),
     *("stats_get", "stats_list", "stats_overview", "timeout", "topic_permission_put", "topology", "user_delete"),
-    *("user_put", "vhost_delete", "vhost_put"),
+    *("user_put", "vhost_delete", "vhost_put", "watermarks_put"),
 }
 OF_A_PUBLISHER = {"close", "flush", "publish", "publish_keyed", "publish_many", "unconfirmed"}
 OF_A_MESSAGE = {

@@ -7,7 +7,7 @@ vhost.py        `shardmq vhost`.
 user.py         `shardmq user`.
 permission.py   `shardmq permission`.
 policy.py       `shardmq policy`.
-limits.py       `shardmq user limits` and `vhost limits`.
+limits.py       `shardmq user limits`, `vhost limits`, and `shardmq watermark`.
 connection.py   `shardmq connection`, `channel` and `consumer`.
 transaction.py  `shardmq transaction`.
 definitions.py  `shardmq definitions`.

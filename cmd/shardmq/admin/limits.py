@@ -1,12 +1,15 @@
-"""Limits of virtual hosts and users, as the commands `vhost limits` and `user limits` set and show them."""
+"""Limits of virtual hosts and users, as `vhost limits` and `user limits` have them; `shardmq watermark`."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from shardmq.cmd.terminal.connection import carry_out, rows_of
-from shardmq.cmd.terminal.options import named_limits
+from shardmq.cmd.terminal.options import JSON, URL, ByteCount, MemoryAmount, named_limits
 from shardmq.cmd.terminal.output import CommandFailed, print_json
+
+if TYPE_CHECKING:
+    from shardmq.client.sync.connection import Connection
 
 LIMIT: Final = click.option(
     "--limit",
@@ -45,3 +48,23 @@ def change_limits(noun: str, name: str, limits: dict[str, int | None], url: str,
                 click.echo("\n".join(lines) or f"{noun} '{name}' has no limits")
             return
     raise CommandFailed(f"there is no {noun} '{name}'; `shardmq {noun} list` shows all")
+
+
+@click.command(short_help="Change the memory and disk watermarks of a running broker.")
+@click.option("--memory", type=MemoryAmount(), metavar="BYTES|SHARE", help="Of shards and gateways together.")
+@click.option("--disk-free", type=ByteCount(), metavar="BYTES", help="What must be free on the disk of each shard.")
+@URL
+@JSON
+def watermark(*, memory: int | None, disk_free: int | None, url: str, as_json: bool) -> None:
+    """Change the watermarks beyond which publishers are blocked, until the broker's processes end.
+
+    `shardmq up --memory-watermark` and `--disk-free-limit` set them for good.
+    """
+    if memory is None and disk_free is None:
+        raise CommandFailed("give --memory, --disk-free, or both")
+
+    def change(connection: "Connection") -> None:
+        members = [row for row in connection.status()["processes"] if row["role"] in ("shard", "gateway")]
+        connection.watermarks_put(None if memory is None else max(memory // len(members), 2), disk_free)
+
+    carry_out(url, as_json, "Changed the watermarks", change)

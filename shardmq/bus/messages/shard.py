@@ -20,7 +20,7 @@ from shardmq.bus.messages.groups import (
 )
 from shardmq.bus.messages.reads import EndReservation, Peek, Pull, Read, Reserve, Slices
 from shardmq.bus.messages.statistics import QueueStatistics, RankQueues, ShardStatistics
-from shardmq.bus.messages.stores import Copy, Copying, Enroll, Expel, Hold, Identity
+from shardmq.bus.messages.stores import ChangeWatermarks, Copy, Copying, Enroll, Expel, Hold, Identity
 from shardmq.bus.messages.streams import Reading
 from shardmq.bus.messages.transactions import FollowDecision, Prepare, Seal
 from shardmq.errors import ReplyCode
@@ -321,6 +321,7 @@ class Gateways(BusMessage, frozen=True, tag=57):
 
 ShardRequest = (
     Consume
+    | ChangeWatermarks
     | Cancel
     | Qos
     | Get

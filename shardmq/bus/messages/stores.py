@@ -60,6 +60,13 @@ class Identity(BusMessage, frozen=True, tag=94):
     queues: list[tuple[int, str, str]]
 
 
+class ChangeWatermarks(Request[None], frozen=True, tag=98):
+    """Set the watermarks of the shard's memory and disk, until it ends; None leaves one as it is. Answer: nil."""
+
+    memory_bytes: int | None
+    disk_free_bytes: int | None
+
+
 class Copying(BusMessage, frozen=True, tag=95):
     """Tells the coordinator how far the copy of the shard's store is.
 

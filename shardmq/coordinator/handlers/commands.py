@@ -44,6 +44,7 @@ from shardmq.topology.commands import (
     DeleteVhost,
     ExtendTopic,
     PutPolicy,
+    SetWatermarks,
 )
 
 SHARD_SECONDS: Final = DECLARE_SECONDS - 3
@@ -347,6 +348,8 @@ class CommandExecutor:
         for pending in applied:
             if isinstance(pending.command, PutPolicy | DeletePolicy) and pending.stage is not Stage.DONE:
                 self._policies.spread(pending)
+            elif isinstance(pending.command, SetWatermarks):
+                self._policies.set_watermarks(pending, pending.command)
             else:
                 self._queues.drop(pending)
         return bool(applied)

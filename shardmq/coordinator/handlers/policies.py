@@ -1,17 +1,20 @@
-"""Steps of a command on policies: shards hear which arguments their queues have now.
+"""Steps of commands that all shards hear of: policies, and watermarks.
 
-Gateways know the policies themselves. A shard gets its queues' arguments as policies change them, with the queue when
-it is declared, and again when they change. It has them on disk, so that a start needs no coordinator for them.
+Shards hear which arguments their queues have when policies change. Gateways know the policies themselves. A shard gets
+its queues' arguments as policies change them, with the queue when it is declared, and again when they change. It has
+them on disk, so that a start needs no coordinator for them.
 """
 
 from collections.abc import Sequence
 from functools import partial
 
 from shardmq.bus.messages.shard import AssignQueue
+from shardmq.bus.messages.stores import ChangeWatermarks
 from shardmq.coordinator.handlers.queues import CommandProgress
 from shardmq.coordinator.links.shard import ShardLink
 from shardmq.coordinator.state.pending_command import PendingCommand, Stage
 from shardmq.errors import RequestError
+from shardmq.topology.commands import SetWatermarks
 from shardmq.topology.topology import Topology
 
 
@@ -48,6 +51,17 @@ class PolicySteps:
                 pending.shards.add(shard.name)
                 shard.ask_once(AssignQueue(changed), partial(self._on_changed, pending, shard.name))
         if not pending.shards:
+            self._progress.answer(pending, None)
+
+    def set_watermarks(self, pending: PendingCommand, command: SetWatermarks) -> None:
+        """Tell shards their watermarks; the command is answered when those that are there know."""
+        pending.stage = Stage.SPREAD
+        there = [shard for shard in self._shards if shard.is_open]
+        pending.shards = {shard.name for shard in there}
+        for shard in there:
+            message = ChangeWatermarks(command.memory_bytes, command.disk_free_bytes)
+            shard.ask_once(message, partial(self._on_changed, pending, shard.name))
+        if not there:
             self._progress.answer(pending, None)
 
     def _on_changed(self, pending: PendingCommand, shard: str, _error: RequestError | None) -> None:

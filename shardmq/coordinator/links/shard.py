@@ -23,7 +23,7 @@ from shardmq.bus.messages.shard import (
     PrepareDelete,
     Unused,
 )
-from shardmq.bus.messages.stores import Copy, Copying, Enroll, Expel, Hold, Identity
+from shardmq.bus.messages.stores import ChangeWatermarks, Copy, Copying, Enroll, Expel, Hold, Identity
 from shardmq.bus.messages.transactions import FollowDecision, Prepare
 from shardmq.coordinator.rules.shard_identity import ExpectedQueues, Members, ShardRefused
 from shardmq.errors import RequestError, StartupRefused, Unavailable, request_error
@@ -188,7 +188,7 @@ class ShardLink:
         if self.is_open:
             self._send_follow(transaction)
 
-    def ask_once(self, message: Hold | Copy | AssignQueue, on_done: OnDone) -> None:
+    def ask_once(self, message: Hold | Copy | AssignQueue | ChangeWatermarks, on_done: OnDone) -> None:
         """Send a request that is not repeated. `on_done` is called once, with an error where the session ended."""
         if not self.is_open:
             on_done(Unavailable(WENT_AWAY))

@@ -19,6 +19,7 @@ from shardmq.topology.changes import (
     UserRemoved,
     VhostPut,
     VhostRemoved,
+    WatermarksSet,
 )
 from shardmq.topology.commands import (
     CloseConnection,
@@ -29,6 +30,7 @@ from shardmq.topology.commands import (
     PutPermission,
     PutUser,
     PutVhost,
+    SetWatermarks,
 )
 from shardmq.topology.entities import (
     DEFAULT_VHOST,
@@ -48,6 +50,9 @@ USER_LIMITS: Final = ("max-connections", "max-channels")
 
 TAGS_MAX: Final = 64
 """Tags of one user or virtual host; all of them travel to every gateway."""
+
+WATERMARK_MAX: Final = 1 << 62
+"""Bytes; nobody has so many."""
 
 DESCRIPTION_MAX: Final = 4096
 """Characters of a virtual host's description."""
@@ -169,6 +174,14 @@ def put_limits(topology: Topology, command: PutLimits) -> list[Change]:
 def expel(topology: Topology, command: CloseConnection) -> list[Change]:  # noqa: ARG001  (the topology has no connections)
     """Tell the gateways to close a connection; the topology stays as it is."""
     return [ConnectionClosed(command.connection, command.reason)]
+
+
+def set_watermarks(topology: Topology, command: SetWatermarks) -> list[Change]:  # noqa: ARG001  (it has none)
+    """Tell the gateways their memory watermark; the topology stays as it is."""
+    for what, level in (("memory", command.memory_bytes), ("free disk", command.disk_free_bytes)):
+        if level is not None and not 0 < level < WATERMARK_MAX:
+            raise InvalidRequest(f"a {what} watermark of {level} bytes makes no sense; give 1 to {WATERMARK_MAX - 1}")
+    return [WatermarksSet(command.memory_bytes)]
 
 
 def _without(permissions: Iterable[Permission]) -> list[Change]:

@@ -28,6 +28,7 @@ from shardmq.topology.commands import (
     PutTopicPermission,
     PutUser,
     PutVhost,
+    SetWatermarks,
     Unbind,
 )
 from shardmq.topology.entities import check_nesting
@@ -88,5 +89,6 @@ _ACCESS: Final[dict[type[Any], _Rule]] = {
     DeletePermission: access.delete_permission,
     PutLimits: access.put_limits,
     CloseConnection: access.expel,
+    SetWatermarks: access.set_watermarks,
 }
 """Rules for commands on virtual hosts and users."""

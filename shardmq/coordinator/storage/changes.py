@@ -40,6 +40,7 @@ from shardmq.topology.changes import (
     UserRemoved,
     VhostPut,
     VhostRemoved,
+    WatermarksSet,
 )
 from shardmq.topology.entities import Binding
 
@@ -161,8 +162,8 @@ class ChangeWriter:
     def _remove_topic_permission(self, batch: WriteBatch, change: TopicPermissionRemoved) -> None:
         batch.delete(b"topic_permissions", topic_permission_key(change.user, change.vhost, change.exchange))
 
-    def _tell_only(self, batch: WriteBatch, change: ConnectionClosed) -> None:
-        """Write nothing: the gateways close the connection once."""
+    def _tell_only(self, batch: WriteBatch, change: ConnectionClosed | WatermarksSet) -> None:
+        """Write nothing: the gateways act on it once."""
 
     def _boot(self, is_durable: bool) -> str:
         return DURABLE if is_durable else self._boot_id
@@ -182,6 +183,7 @@ _WRITERS: Final[Mapping[type[Any], Callable[[ChangeWriter, WriteBatch, Any], Non
     PermissionPut: ChangeWriter._put_permission,
     PermissionRemoved: ChangeWriter._remove_permission,
     ConnectionClosed: ChangeWriter._tell_only,
+    WatermarksSet: ChangeWriter._tell_only,
     TransactionBegun: ChangeWriter._begin_transaction,
     TransactionEnded: ChangeWriter._end_transaction,
     TopicPut: ChangeWriter._put_topic,

@@ -1,9 +1,11 @@
 """The state of a shard, as `shardmq status` and statistics show it."""
 
+from collections.abc import Callable
 from typing import Any
 
 from shardmq.bus.listener import Responder
 from shardmq.bus.messages.base import Inspect
+from shardmq.bus.messages.stores import ChangeWatermarks
 from shardmq.runtime.vitals import vitals
 from shardmq.runtime.watermarks import WatermarkMonitor
 from shardmq.shards.handlers.delays import DelayedMessages
@@ -39,7 +41,11 @@ class Status:
         self._delays = delays
         self._transactions = transactions
         self._administration = administration
-        self.handlers = {Inspect: self._inspect, **Statistics(state, self._described).handlers}
+        self.handlers: dict[type, Callable[[Any, Any], None]] = {
+            Inspect: self._inspect,
+            ChangeWatermarks: self._change_watermarks,
+            **Statistics(state, self._described).handlers,
+        }
 
     def table(self) -> Row:
         """Return the state of this process, as `shardmq status` shows it."""
@@ -51,6 +57,10 @@ class Status:
 
     def _inspect(self, responder: Responder[Any], _message: Inspect) -> None:
         responder.answer(self.table())
+
+    def _change_watermarks(self, responder: Responder[None], message: ChangeWatermarks) -> None:
+        self._watermarks.change(message.memory_bytes, message.disk_free_bytes)
+        responder.answer(None)
 
     def _vitals(self) -> Row:
         state = self._state

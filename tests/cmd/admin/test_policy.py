@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.traffic import until
+
 Printed = Callable[..., bytes]
 Parsed = Callable[..., Any]
 Refused = Callable[..., str]
@@ -52,3 +54,10 @@ def test_topic_permissions_are_set_and_cleared(printed: Printed, parsed: Parsed)
     assert row == {"user": "guest", "vhost": "/", "exchange": "amq.topic", "write": "^a", "read": "^b"}
     printed("permission", "topic", "clear", "guest")
     assert parsed("permission", "topic", "list") == []
+
+
+def test_watermarks_of_a_running_broker_change_and_alarms_with_them(printed: Printed, parsed: Parsed) -> None:
+    assert parsed("watermark", "--memory", "10MiB", "--disk-free", "1B") == {"ok": True}
+    until(lambda: any(each.get("alarms") for each in parsed("status")["processes"]), "all have more memory than that")
+    printed("watermark", "--memory", "100GiB")
+    until(lambda: not any(each.get("alarms") for each in parsed("status")["processes"]), "nobody has so much")

@@ -19,6 +19,7 @@ from shardmq.protocol.native.operations.administration import (
     UserPut,
     VhostDelete,
     VhostPut,
+    WatermarksPut,
 )
 from shardmq.protocol.native.operations.connection import StatusGet
 from shardmq.protocol.native.operations.topology import TopologyList
@@ -110,6 +111,11 @@ def connection_expel(connection: str, reason: str) -> Request[None]:
     """Close somebody's connection."""
     check_names(connection=connection)
     return Request(f"closing connection '{connection}'", nothing, ConnectionExpel(0, 0, connection, reason))
+
+
+def watermarks_put(memory_bytes: int | None, disk_free_bytes: int | None) -> Request[None]:
+    """Set watermarks of all processes."""
+    return Request("setting watermarks", nothing, WatermarksPut(0, 0, memory_bytes, disk_free_bytes))
 
 
 def definitions_export() -> Request[Table]:

@@ -102,6 +102,15 @@ class AdministrationRequests(ABC):
         """How far the last backup is: its `state` ("copying", "done", "failed"), and bytes of each store."""
         return self._ask(administration.backup_look())
 
+    def watermarks_put(self, memory_bytes: int | None = None, disk_free_bytes: int | None = None) -> None:
+        """Set the watermarks above which publishers are blocked, until the broker's processes end; None leaves one.
+
+        Args:
+            memory_bytes: of each shard and each gateway.
+            disk_free_bytes: what must be free on the disk of each shard.
+        """
+        self._ask(administration.watermarks_put(memory_bytes, disk_free_bytes))
+
     def definitions_export(self) -> dict[str, Any]:
         """All that is durable, in the shape of RabbitMQ's definitions."""
         return self._ask(administration.definitions_export())

@@ -111,6 +111,18 @@ class BackupLook(ClientRequest, frozen=True):
     after_loss = AfterLoss.ASK_AGAIN
 
 
+class WatermarksPut(ClientRequest, frozen=True):
+    """Set watermarks of all processes until they end; nil leaves one as it is. The answer is Ok.
+
+    `memory_bytes` is for each shard and each gateway, `disk_free_bytes` for the disk of each shard.
+    """
+
+    after_loss = AfterLoss.ASK_AGAIN
+
+    memory_bytes: int | None = None
+    disk_free_bytes: int | None = None
+
+
 class DefinitionsExport(ClientRequest, frozen=True):
     """Ask for all that is durable. The answer is Ok, in the shape of RabbitMQ's definitions."""
 

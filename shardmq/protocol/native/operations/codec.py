@@ -102,6 +102,7 @@ OPERATIONS: Final[dict[int, type[Operation]]] = {
     76: topology.PolicyMatch,
     77: topology.TopicPermissionPut,
     78: topology.TopicPermissionDelete,
+    79: administration.WatermarksPut,
 }
 """Operations by the type of their frame. A number never changes its meaning."""
 
