@@ -127,7 +127,7 @@ class Topology:
             if (vhost, name) in self.topics:
                 raise NotFound(
                     f"no queue '{name}' in vhost '{vhost}', but a topic: consume it as a member of a group "
-                    f"(x-group), or one of its partitions, as queue '{partition_name(name, 0)}'"
+                    f"(x-group; --group), or one of its partitions, as queue '{partition_name(name, 0)}'"
                 )
             raise not_found("queue", vhost, name, self.vhosts)
         return queue

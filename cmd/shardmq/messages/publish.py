@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from shardmq.client.sync.connection import Connection
     from shardmq.message.properties import Properties
 
+TAG: Final = "x-stream-filter-value"
+
 PROGRESS_STEP: Final = 500
 """Messages between two looks at the progress bar."""
 
@@ -55,6 +57,7 @@ PROGRESS_STEP: Final = 500
     metavar="NAME=VALUE",
     help="A header; a value that is JSON is taken as such, else as a string.",
 )
+@click.option("--tag", help="By which readers of streams and groups choose: the header x-stream-filter-value.")
 @click.option(
     "--property",
     "others",
@@ -80,6 +83,7 @@ def publish(
     priority: int | None,
     expiration: int | None,
     headers: dict[str, Any],
+    tag: str | None,
     others: dict[str, str],
     url: str,
     as_json: bool,
@@ -98,7 +102,7 @@ def publish(
             "delivery_mode": 1 if transient else None,
             "priority": priority,
             "expiration": None if expiration is None else str(expiration),
-            "headers": headers or None,
+            "headers": ({} if tag is None else {TAG: tag}) | headers or None,
         }
     )
     published = 0
@@ -155,6 +159,8 @@ def check_queue(connection: "Connection", name: str) -> None:
         CommandFailed: there is no such queue.
     """
     if not any(queue["name"] == name for queue in connection.topology("queues")):
+        if any(topic["name"] == name for topic in connection.topology("topics")):
+            raise CommandFailed(f"'{name}' is a topic: `shardmq publish --exchange {name} KEY BODY` publishes to it")
         raise CommandFailed(f"there is no queue '{name}'; `shardmq queue declare {name}` makes it")
 
 

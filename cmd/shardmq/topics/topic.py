@@ -48,7 +48,7 @@ def topic_list(*, url: str, choice: RowChoice, as_json: bool) -> None:
 @topic.command("declare")
 @click.argument("name")
 @click.option("--partitions", "-p", type=click.IntRange(1), default=1, show_default=True, help="How many.")
-@click.option("--retention-ms", type=click.IntRange(0), help="How old messages may be, in whole seconds.")
+@click.option("--retention-ms", type=click.IntRange(0), help="How old messages may be; whole seconds, rounded up.")
 @click.option("--retention-bytes", type=click.IntRange(0), help="Bytes that each partition keeps.")
 @click.option("--retention-messages", type=click.IntRange(1), help="Messages that each partition keeps.")
 @click.option(

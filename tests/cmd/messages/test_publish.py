@@ -22,6 +22,19 @@ def test_publishing_to_a_queue_that_is_not_there_fails(capsys: pytest.CaptureFix
 
 
 @pytest.mark.usefixtures("at")
+def test_topics_are_published_to_by_their_exchange_with_tags_to_choose_by(
+    parsed: Parsed, printed: Printed, refused: Callable[..., str]
+) -> None:
+    printed("topic", "declare", "orders-of-all")
+    assert "`shardmq publish --exchange orders-of-all KEY BODY`" in refused("publish", "orders-of-all", "an order")
+    for tag in ("paid", "lost"):
+        parsed("publish", "customer", tag, "--exchange", "orders-of-all", "--tag", tag)
+    assert printed("consume", "orders-of-all-0", "--from", "earliest", "--tag", "paid") == b"paid\n"
+    assert "--group" in refused("consume", "orders-of-all")
+    printed("topic", "delete", "orders-of-all", "--yes")
+
+
+@pytest.mark.usefixtures("at")
 def test_properties_and_headers_travel_along(parsed: Parsed, printed: Printed, refused: Callable[..., str]) -> None:
     printed("queue", "declare", "ranked", "-a", "x-max-priority=5")
     for priority in ("1", "5"):
