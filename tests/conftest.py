@@ -49,6 +49,7 @@ SESSIONS = {
     "tests/spark/write/test_faults.py": "second",
     "tests/spark/write/test_stream.py": "second",
     "tests/spark/write/test_writer.py": "second",
+    "tests/cmd/test_spark.py": "second",  # commands stop Spark, but not Java: the last one
 }
 """Files that share a session, in two parts about equal: to start one and to get it warm takes longer than all tests of
 most files take then."""
@@ -56,11 +57,14 @@ most files take then."""
 FIRST = [
     "tests/spark/test_cluster.py",
     *SESSIONS,
-    "tests/cmd/test_spark.py",
+    "tests/spark/topics/test_exactly_once.py",
+    "tests/spark/test_connect.py",
     "tests/install/test_wheel.py",
     "tests/test_flights.py",
     "tests/spark/write/test_publisher.py",
     "tests/shards/storage/test_flips.py",
+    "tests/faults/test_tx_kills.py",
+    "tests/cmd/bench/test_compare.py",
     "tests/shards/handlers/test_transactions_model.py",
 ]
 """What takes longest, in this order: begun last, it would be what all wait for."""

@@ -131,6 +131,14 @@ def test_moments_are_utc_unless_they_say_another_zone() -> None:
     assert moment(context, option, None) is None
 
 
+@pytest.fixture(scope="module")
+def nobodys_spark() -> None:
+    """Stops the session that other files have left: commands start their own then, with their own settings."""
+    session = pytest.importorskip("pyspark.sql").SparkSession.getActiveSession()
+    if session is not None:
+        session.stop()
+
+
 @pytest.fixture
 def keep_spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     """From when it is called on, commands leave Spark running, and those that follow use it: for each of them to start
@@ -145,6 +153,7 @@ def keep_spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
 
 
 @needs_java
+@pytest.mark.usefixtures("nobodys_spark")
 def test_all_jobs_run_from_the_command_line(
     at: Broker,
     parsed: Callable[..., Any],
@@ -205,6 +214,7 @@ def test_all_jobs_run_from_the_command_line(
 
 
 @needs_java
+@pytest.mark.usefixtures("nobodys_spark")
 def test_publishing_is_measured_and_nothing_is_left(at: Broker, parsed: Callable[..., Any]) -> None:
     options = ("--rows", "3000", "--queues", "2", "--partitions", "2", "--turns", "1", "--no-rabbitmq")
     figures = parsed("bench", "spark", *options, "--url", at.url)
