@@ -12,7 +12,7 @@ from collections import defaultdict
 
 import shardmq.aio
 
-URL = sys.argv[1] if len(sys.argv) > 1 else "shardmq://guest:guest@127.0.0.1:5672/"
+URL = sys.argv[1] if len(sys.argv) > 1 else None  # SHARDMQ_URL, or the broker of this machine
 SENSORS, READINGS, LIMIT = 5, 40, 80
 
 

@@ -12,7 +12,7 @@ import threading
 
 import shardmq
 
-URL = sys.argv[1] if len(sys.argv) > 1 else "shardmq://guest:guest@127.0.0.1:5672/"
+URL = sys.argv[1] if len(sys.argv) > 1 else None  # SHARDMQ_URL, or the broker of this machine
 TOPIC, GROUP = "example-orders", "billing"
 ORDERS, CUSTOMERS = 400, 20
 

@@ -14,7 +14,7 @@ import threading
 
 import shardmq
 
-URL = sys.argv[1] if len(sys.argv) > 1 else "shardmq://guest:guest@127.0.0.1:5672/"
+URL = sys.argv[1] if len(sys.argv) > 1 else None  # SHARDMQ_URL, or the broker of this machine
 ORDERS = [{"id": number, "region": "eu" if number % 2 else "us", "items": number % 5} for number in range(1, 21)]
 QUEUES = ("orders.europe", "orders.america", "orders.audit", "orders.dead")
 

@@ -9,7 +9,7 @@ import sys
 
 import shardmq
 
-URL = sys.argv[1] if len(sys.argv) > 1 else "shardmq://guest:guest@127.0.0.1:5672/"
+URL = sys.argv[1] if len(sys.argv) > 1 else None  # SHARDMQ_URL, or the broker of this machine
 REQUESTS = "rpc.fibonacci"
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import shardmq
 
-url = sys.argv[1] if len(sys.argv) > 1 else "shardmq://guest:guest@127.0.0.1:5672/"
+url = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("SHARDMQ_URL", "shardmq://guest:guest@127.0.0.1:5672/")
 with shardmq.connect(url) as connection, connection.channel() as channel:
     channel.exchange_declare("flights", "topic", durable=True)
     channel.queue_declare("departures", durable=True)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import shardmq
 
-url = sys.argv[1] if len(sys.argv) > 1 else "shardmq://guest:guest@127.0.0.1:5672/"
+url = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("SHARDMQ_URL", "shardmq://guest:guest@127.0.0.1:5672/")
 TOPIC, CARRIERS = "example-departures", ("UA", "B6", "AA")
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's workers run this Python

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import shardmq
 
-URL = sys.argv[1] if len(sys.argv) > 1 else "shardmq://guest:guest@127.0.0.1:5672/"
+URL = sys.argv[1] if len(sys.argv) > 1 else None  # SHARDMQ_URL, or the broker of this machine
 TOPIC, PARTITIONS, SENSORS = "example-readings", 4, 10
 
 

@@ -14,7 +14,7 @@ from collections import Counter
 import shardmq
 from shardmq.errors import ShardmqError
 
-URL = sys.argv[1] if len(sys.argv) > 1 else "shardmq://guest:guest@127.0.0.1:5672/"
+URL = sys.argv[1] if len(sys.argv) > 1 else None  # SHARDMQ_URL, or the broker of this machine
 TOPIC, GROUP, TOTALS = "example-trades", "summing", "example-totals"
 TRADES, SHARES = 3000, ("ACME", "INIT", "HOOL", "PIED", "UMBR")
 

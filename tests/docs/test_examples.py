@@ -1,5 +1,6 @@
 """Every example of docs/examples runs as a program of its own, against a real broker, and ends by itself."""
 
+import os
 import re
 import subprocess
 import sys
@@ -23,10 +24,11 @@ ELSEWHERE = ("spark_job", "spark_stream")
 """Run by tests/install/test_wheel.py and tests/spark/test_documents.py, where Spark is started anyway."""
 
 
-def run(name: str, url: str, *options: str) -> str:
-    """Run an example to its end; returns what it printed."""
+def run(name: str, url: str, *options: str, is_named: bool = True) -> str:
+    """Run an example to its end, its broker named in its command or in its environment; returns what it printed."""
     ran = subprocess.run(
-        [sys.executable, *options, EXAMPLES / f"{name}.py", url],
+        [sys.executable, *options, EXAMPLES / f"{name}.py", *([url] if is_named else [])],
+        env={**os.environ, "SHARDMQ_URL": url},
         capture_output=True,
         text=True,
         check=False,
@@ -61,8 +63,8 @@ def test_orders_are_shipped_retried_and_dead_lettered(broker: Broker) -> None:
 
 
 def test_rpc_calls_are_answered(broker: Broker) -> None:
-    for _ in range(2):
-        printed = run("rpc", broker.url, "-W", "error")
+    for is_named in (True, False):
+        printed = run("rpc", broker.url, "-W", "error", is_named=is_named)
         assert printed.splitlines() == ["fibonacci(1) = 1", "fibonacci(10) = 55", "fibonacci(50) = 12586269025"]
     assert not queues(broker)
 
@@ -84,8 +86,8 @@ def test_the_celery_app_runs_its_tasks(broker: Broker) -> None:
 
 
 def test_topics_are_read_in_order_from_a_time_and_by_tag(broker: Broker) -> None:
-    for _ in range(2):
-        printed = run("topics", broker.url, "-W", "error")
+    for is_named in (True, False):
+        printed = run("topics", broker.url, "-W", "error", is_named=is_named)
         assert sorted(re.findall(r"sensor-\d(?= |,|$)", printed.partition(" readings")[0], re.M)) == [
             f"sensor-{number}" for number in range(10)
         ]
