@@ -147,6 +147,8 @@ def measurement(
         return None if words is None else partial(by_program, words, who, count, timeout)
     if name == "sdk-read-10":
         return partial(sdk.read_together, who, count)
+    if name in ("keys", "keys-many"):
+        return partial(sdk.append_keys, who, count, is_many=name == "keys-many")
     return partial(sdk.append, who, count, is_stream=name == "sdk-append")
 
 

@@ -10,6 +10,8 @@ REDIS: Final = "Redis"
 
 GROUP: Final = "bench"
 READERS: Final = 10
+KEYS: Final = 1000
+PARTITIONS: Final = 8
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -74,6 +76,8 @@ ROWS: Final = {
     "streams-1000": flow_row("append and read 1,000 streams in turn", 1000),
     "sdk-append": sdk_row("SDK, append in batches", PUBLISH, 5, goal=0.95, of="sdk-queue"),
     "sdk-queue": sdk_row("SDK, the same to a queue", PUBLISH, 5),
+    "keys": sdk_row("SDK, 1,000 keys to 8 partitions in turn, one by one", PUBLISH, 2, goal=150_000),
+    "keys-many": sdk_row("SDK, the same, many at once", PUBLISH, 5, goal=400_000),
     "sdk-read-10": sdk_row("SDK, ten readers together", READ, 2.5, goal=4_000_000),
     "restart": Row("restart with a long stream", "restart_ms", "ms", (SHARDMQ,), goal=5_000),
     "seek": Row("find a time in it, cold", "seek_ms", "ms", (SHARDMQ,), goal=10),

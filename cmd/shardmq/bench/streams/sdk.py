@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from shardmq.cmd.bench.compare.comparison import cpu_seconds
 from shardmq.cmd.bench.compare.load import Contestant, Figures, new_name
-from shardmq.cmd.bench.streams.rows import READERS
+from shardmq.cmd.bench.streams.rows import KEYS, PARTITIONS, READERS
 from shardmq.errors import ShardmqError
 
 if TYPE_CHECKING:
@@ -48,6 +48,29 @@ def publish(channel: "Channel", name: str, messages: int) -> None:
         for start in range(0, messages, STEP):
             numbers = range(start, min(start + STEP, messages))
             publisher.publish_many("", name, [number.to_bytes(8, "big").ljust(BODY_BYTES) for number in numbers])
+
+
+def append_keys(who: Contestant, messages: int, is_many: bool) -> Figures:
+    """Publish messages with a thousand keys in turn to a topic of their own, in calls of one or of many."""
+    from shardmq.client.sync.connection import connect
+
+    assert who.url is not None
+    name, body = new_name(), bytes(BODY_BYTES)
+    pairs = [(f"customer-{number % KEYS}", body) for number in range(messages)]
+    with connect(who.url) as connection:
+        channel = connection.channel()
+        channel.topic_declare(name, PARTITIONS)
+        before, start = cpu_seconds(who.pids), time.monotonic()
+        with channel.publisher() as publisher:
+            if is_many:
+                publisher.publish_keyed(name, pairs)
+            else:
+                for key, _ in pairs:
+                    publisher.publish(name, key, body)
+        seconds = time.monotonic() - start
+        used = cpu_seconds(who.pids) - before
+        channel.topic_delete(name)
+    return {"publish_msgs_per_s": messages / seconds, "seconds": seconds, "cpu_us": used * 1e6 / messages}
 
 
 def read_together(who: Contestant, messages: int) -> Figures:
