@@ -185,7 +185,7 @@ class Link:
 
     def _open(self, seconds: float) -> None:
         address = self.address
-        client = {"product": "shardmq.spark", "version": VERSION}
+        client = {"product": "shardmq.spark", "version": VERSION, "record_keys": True}
         self.send(
             encode(Op.CONNECTION_OPEN, 1, PROTOCOL_VERSION, address.user, address.password, address.vhost, 0, client)
         )

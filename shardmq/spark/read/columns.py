@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 )
 
 from shardmq.errors import InvalidRequest, ProtocolError, ReplyCode
-from shardmq.spark.read.decoding import Parts, take_apart
+from shardmq.spark.read.decoding import Parts, keys_apart, take_apart
 
 Delivery = dict[str, Any]
 """A delivery in an answer to queue.read: the fields of basic.deliver, and `first`."""
@@ -151,11 +151,11 @@ class Rows:
     """The messages of some deliveries, with the values that several columns are made from.
 
     Args:
-        deliveries: of one answer.
+        deliveries: of one answer. `keys` are the routing keys, of each or of each message.
     """
 
     def __init__(self, deliveries: Sequence[Delivery]) -> None:
-        self.deliveries = deliveries
+        self.deliveries, self.keys = keys_apart(deliveries)
         self.count: int = sum(delivery["count"] for delivery in deliveries)
 
     @cached_property
@@ -190,7 +190,7 @@ class Rows:
     def by_delivery(self, values: list[Any], kind: pa.DataType) -> pa.Array:
         """A column in which the messages of a delivery have one value."""
         column = pa.array(values, kind)
-        return column if len(self.deliveries) == self.count else column.take(self._delivery_of)
+        return column if len(values) == self.count else column.take(self._delivery_of)
 
     def by_properties(self, values: pa.Array) -> pa.Array:
         """A column in which messages with the same properties have one value."""
@@ -279,7 +279,7 @@ def _headers(rows: Rows, kind: pa.MapType) -> pa.Array:
 BUILDERS: Final[dict[str, Builder]] = {
     "body": _body,
     "exchange": _common("exchange"),
-    "routing_key": _common("routing_key"),
+    "routing_key": lambda rows, kind: rows.by_delivery(rows.keys, kind),
     "message_id": _message_id,
     "properties": _properties,
     "headers": _headers,

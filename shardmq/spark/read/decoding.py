@@ -8,8 +8,8 @@ mostly have the same ones, byte for byte, so comparing is enough.
 """
 
 from array import array
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
 import msgpack
 import pyarrow as pa
@@ -20,6 +20,9 @@ from shardmq.errors import ProtocolError, ReplyCode
 
 PLAIN: Final = b"\x92\xc0"
 """The first bytes of a record without properties."""
+
+KEYED: Final = 32
+"""Flag of a delivery whose records have keys (`shardmq.message.record_batch`)."""
 
 COLUMNS_MAX: Final = 48
 """Comparing one byte of all records at once takes 1.3 ns a record. From so many bytes on, comparing record by record
@@ -42,6 +45,52 @@ class Parts(NamedTuple):
     bodies: pa.Array
     raws: list[bytes | None]
     of: pa.Array | None
+
+
+def keys_apart(deliveries: Sequence[dict[str, Any]]) -> tuple[Sequence[dict[str, Any]], list[str]]:
+    """Deliveries whose records have no keys, and the routing keys: of each, or of each message where some had keys.
+
+    Args:
+        deliveries: with the fields of basic.deliver; with bit 5 of `flags`, a record has a key behind its body.
+
+    Raises:
+        ProtocolError: the records cannot be decoded.
+    """
+    if not any(delivery["flags"] & KEYED for delivery in deliveries):
+        return deliveries, [delivery["routing_key"] for delivery in deliveries]
+    plain: list[dict[str, Any]] = []
+    keys: list[str] = []
+    for delivery in deliveries:
+        if delivery["flags"] & KEYED:
+            records, own = _without_keys(delivery["records"], delivery["count"])
+            plain.append({**delivery, "records": records})
+            keys += own
+        else:
+            plain.append(delivery)
+            keys += [delivery["routing_key"]] * delivery["count"]
+    return plain, keys
+
+
+def _without_keys(records: bytes, count: int) -> tuple[bytes, list[str]]:
+    after = _after_properties(records)
+    pieces: list[bytes] = []
+    keys: list[str] = []
+    position = 0
+    try:
+        for _ in range(count):
+            if records[position] != PLAIN[0] + 1:
+                raise ValueError(f"no record with a key begins with the byte at {position}")
+            _, end = _body(records, after(position + 1))
+            behind = after(end)
+            keys.append(msgpack.unpackb(records[end:behind]))
+            pieces.append(PLAIN[:1] + records[position + 1 : end])
+            position = behind
+    except (IndexError, KeyError, ValueError, msgpack.UnpackException) as fault:
+        raise ProtocolError(
+            f"the broker sent {len(records)} bytes that are no {count} records [properties | nil, body, key]: {fault}",
+            ReplyCode.SYNTAX_ERROR,
+        ) from fault
+    return b"".join(pieces), keys
 
 
 def take_apart(records: bytes, count: int) -> Parts:

@@ -80,7 +80,7 @@ def _constant(value: Any) -> Builder:
 
 
 def _key(rows: Rows, kind: pa.DataType) -> pa.Array:
-    return rows.by_delivery([delivery["routing_key"].encode() or None for delivery in rows.deliveries], kind)
+    return rows.by_delivery([key.encode() or None for key in rows.keys], kind)
 
 
 def _headers(rows: Rows, kind: DataType) -> pa.Array:

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmq.errors import ProtocolError
+from shardmq.message.keyed_records import pack as pack_keyed
 from shardmq.message.properties import Properties
-from shardmq.message.record import pack
+from shardmq.message.record import pack, pack_properties
 from shardmq.spark.read import decoding as unpacking
-from shardmq.spark.read.decoding import Parts, take_apart
+from shardmq.spark.read.decoding import KEYED, Parts, keys_apart, take_apart
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=300) | st.binary(),
@@ -24,6 +25,7 @@ properties = st.none() | st.builds(
     headers=st.none() | st.dictionaries(st.text(), values, max_size=20),
     message_id=st.none() | st.text(),
 )
+Members = list[tuple[Properties | None, bytes]]
 messages = st.lists(st.tuples(properties, st.binary(max_size=300)), min_size=1, max_size=12)
 
 
@@ -51,6 +53,39 @@ def raw(given: Properties | None, body: bytes = b"") -> bytes | None:
 
 def taken(members: list[tuple[Properties | None, bytes]]) -> list[tuple[bytes | None, bytes]]:
     return put_together(take_apart(b"".join(pack(*member) for member in members), len(members)))
+
+
+@pytest.mark.usefixtures("_msgpack")
+@given(st.lists(messages, min_size=1, max_size=3), st.data())
+def test_records_with_keys_come_back_without_them(deliveries: list[Members], data: st.DataObject) -> None:
+    given, expected = [], []
+    for members in deliveries:
+        if data.draw(st.booleans()):
+            keys = data.draw(st.lists(st.text(max_size=40), min_size=len(members), max_size=len(members)))
+            packed = pack_keyed(
+                [(pack_properties(own), body, key) for (own, body), key in zip(members, keys, strict=True)]
+            )
+            given.append({"flags": KEYED, "routing_key": "", "count": len(members), "records": packed})
+        else:
+            keys = ["k"] * len(members)
+            packed = b"".join(pack(*member) for member in members)
+            given.append({"flags": 1, "routing_key": "k", "count": len(members), "records": packed})
+        expected += keys
+    plain, keys = keys_apart(given)
+    assert len(plain) == len(given)
+    if any(each["flags"] & KEYED for each in given):
+        assert keys == expected
+    else:
+        assert keys == ["k"] * len(given)
+    for each, members in zip(plain, deliveries, strict=True):
+        assert each["records"] == b"".join(pack(*member) for member in members)
+
+
+@pytest.mark.usefixtures("_msgpack")
+@pytest.mark.parametrize("records", [b"", b"\x92\xc0\xc4\x00", b"\x93\xc0\xc4\x00", b"\x93\xc0\xa0\xa0"])
+def test_what_has_no_key_is_refused_where_one_is_due(records: bytes) -> None:
+    with pytest.raises(ProtocolError, match="no 1 records"):
+        keys_apart([{"flags": KEYED, "routing_key": "", "count": 1, "records": records}])
 
 
 @pytest.mark.usefixtures("_msgpack")

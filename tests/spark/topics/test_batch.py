@@ -45,6 +45,17 @@ def numbers(made: TopicReader) -> list[int]:
     ]
 
 
+def test_each_message_has_its_own_key(broker: Broker, channel: shardmq.Channel) -> None:
+    channel.topic_declare("with-keys", 2)
+    sent = [(f"key-{number % 30}", b"%d" % number) for number in range(600)]
+    with channel.publisher() as publisher:
+        publisher.publish_keyed("with-keys", sent)
+    options = {"url": broker.url, "subscribe": "with-keys"}
+    made = TopicReader(parse(options, "topic"), StructType([TOPIC_SCHEMA["key"], TOPIC_SCHEMA["value"]]))
+    read = [row for part in made.partitions() for batch in made.read(part) for row in batch.to_pylist()]
+    assert sorted([(row["key"].decode(), row["value"]) for row in read], key=lambda row: int(row[1])) == sent
+
+
 def test_a_message_has_the_columns_of_kafkas_source(load: Load, channel: shardmq.Channel, stream: str) -> None:
     began = int(time.time() * 1000)
     with channel.publisher() as publisher:
