@@ -42,7 +42,9 @@ class GatewayLoop:
             self.tick(time.monotonic())
             if self._is_busy or not all(link.dialer.is_open for link in self._state.all_links):
                 self._is_busy = False
+                due = time.monotonic() + TICK_SECONDS
                 await asyncio.sleep(TICK_SECONDS)
+                self._state.traffic.loop_seconds.add(time.monotonic() - due)
                 continue
             self._woken.clear()
             with contextlib.suppress(TimeoutError):
@@ -88,6 +90,10 @@ class GatewayLoop:
             channel.retune()
         following: list[ShardLink] = []
         for link in state.links:
+            if link.newest is not None:
+                age_ms = state.now_ms - link.newest.timestamp_ms
+                state.traffic.delivery_seconds.add(age_ms / 1000)
+                link.newest = None
             if link.may_follow:
                 following.append(link)
             else:

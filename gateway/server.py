@@ -10,6 +10,7 @@ from shardmq.gateway.amqp.connection import AmqpConnection
 from shardmq.gateway.authentication.authenticator import Authenticator
 from shardmq.gateway.handlers.client_lists import ClientLists
 from shardmq.gateway.handlers.statistics.clients import ClientPages
+from shardmq.gateway.handlers.statistics.flow import Flow
 from shardmq.gateway.native.connection import NativeConnection
 from shardmq.gateway.session.client import Client
 from shardmq.gateway.session.client_socket import READ_BUFFER, set_socket_options
@@ -80,8 +81,9 @@ class Server:
         self.authenticator = Authenticator(state)
         state.on_tick(self._tick)
         state.on_census(self._census)
-        lists = ClientLists(state, self._connections)
-        state.coordinator.lists = ClientPages(state, lists, self._connections).answer
+        lists, flow = ClientLists(state, self._connections), Flow(state, self._connections, time.monotonic())
+        state.on_tick(flow.tick)
+        state.coordinator.lists = ClientPages(state, lists, self._connections, flow).answer
 
     async def listen(self) -> None:
         """Begin to accept.
@@ -127,6 +129,7 @@ class Server:
 
     def opened(self, connection: ClientConnection, client: Client) -> None:
         """Note that a client was let in."""
+        self.state.traffic.churn["connections_opened"] += 1
         self._tracker.opened(connection, client)
 
     def check_channels(self, client: Client) -> None:
@@ -139,6 +142,7 @@ class Server:
 
     def left(self, client: Client) -> None:
         """Note that a client has nothing here any more, though its socket may live on for a while."""
+        self.state.traffic.churn["connections_closed"] += 1
         self._tracker.closed(client)
 
     def when_gone(self, client: Client, then: Callable[[], None]) -> None:

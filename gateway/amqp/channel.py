@@ -170,7 +170,12 @@ class AmqpChannel:
         """The frames that confirm publishes `ranges`; none where the client has not asked for confirms."""
         if not self.is_confirming:
             return b""
-        return self.confirm_writer.acks(self.number, self._as_counted(ranges))
+        counted = self._as_counted(ranges)
+        if self.unconfirmed:  # the client does not hear of those
+            publisher = self.session_channel.publisher
+            publisher.confirmed -= sum([last - first for first, last in ranges]) + len(ranges)
+            publisher.confirmed += sum([last - first for first, last in counted]) + len(counted)
+        return self.confirm_writer.acks(self.number, counted)
 
     def refusal_frames(self, first: int, last: int) -> bytes:
         """The frames that refuse publishes `first` to `last`."""

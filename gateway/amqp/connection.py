@@ -238,6 +238,7 @@ class AmqpConnection(Outbox):
 
     def _drop_channel(self, channel: AmqpChannel) -> None:
         self.send_confirms(channel.session_channel.publisher)
+        self.count_channel(channel.number)
         del self._channels[channel.number]
         channel.drop_held()
         channel.close()
@@ -314,6 +315,10 @@ class AmqpConnection(Outbox):
         amqp_channel = self._channels.get(channel)
         if amqp_channel is not None and "consumer_cancel_notify" in self.capabilities:
             amqp_channel.cancel(consumer)
+
+    def published(self, channel: int) -> int:
+        """How many messages were published on a channel."""
+        return self._channels[channel].published
 
     def modes(self, channel: int) -> tuple[bool, bool]:
         """Whether a channel confirms what is published there, and whether it is transactional."""

@@ -222,7 +222,7 @@ def confirm_select(channel: AmqpChannel, method: ConfirmSelect) -> None:
         raise PreconditionFailed("cannot switch from tx to confirm mode")
     if not channel.is_confirming:
         channel.is_confirming = channel.session_channel.publisher.is_confirming = True
-        channel.unconfirmed = channel.published
+        channel.unconfirmed = channel.session_channel.publisher.before_confirms = channel.published
     if not method.nowait:
         channel.send(ConfirmSelectOk())
 

@@ -232,6 +232,7 @@ def _send(
     if method.mandatory and channel.transaction is not None:
         flags |= MANDATORY  # whether a queue takes them shows when they are committed
     elif method.mandatory and not kind.route:
+        channel.session_channel.publisher.returned += messages
         for raw, body in zip(lists, bodies, strict=True):
             channel.outbox.send_content_return(channel.number, method.exchange, method.routing_key, raw, body)
     is_alike = lists.count(lists[0]) == messages

@@ -70,6 +70,7 @@ class TransactionBuffer:
         is_mandatory = batch.flags & MANDATORY != 0
         batch.flags &= ~MANDATORY
         if not route and not is_mandatory:
+            self._channel.publisher.unroutable += count
             return
         if self._records:
             last = self._publishes[-1]
@@ -169,12 +170,15 @@ class TransactionBuffer:
             if isinstance(outcome, RequestError):
                 reply(PreconditionFailed(f"not committed: {outcome.text}"))
                 return
+            count_committed(channel, publishes, taken)
             for _, (consumer, life), start, end in taken:
                 if life == consumer.link.life:
                     consumer.hold(start - end)
             if channel.is_open:
                 channel.consumers.after_settling()
                 for publish in outcome:
+                    channel.publisher.returned += publish.batch.count
+                    channel.publisher.unroutable += publish.batch.count
                     self._return(publish)
             reply(None)
 
@@ -185,6 +189,21 @@ class TransactionBuffer:
         batch = publish.batch
         for properties, body in unpack_raw(batch.records, batch.count):
             self._outbox.send_content_return(self._channel.number, batch.exchange, batch.routing_key, properties, body)
+
+
+def count_committed(
+    channel: Channel, publishes: list[BufferedPublish], taken: list[tuple[str, HeldDelivery, int, int]]
+) -> None:
+    """Count what was committed: publishes by their exchanges, and what was settled."""
+    client, tags = channel.client, channel.tags
+    for publish in publishes:
+        queues = sum([len(numbers) for _, numbers in publish.route])
+        client.state.traffic.exchange(client.vhost, publish.batch.exchange).count(publish.batch.count, queues)
+    for kind, _, start, end in taken:
+        if kind == SETTLED:
+            tags.acked += end - start
+        elif kind == REJECTED:
+            tags.rejected += end - start
 
 
 def _settlements(taken: list[tuple[str, HeldDelivery, int, int]]) -> dict[ConsumerLink, Settlements]:

@@ -90,6 +90,7 @@ def queue_declare(channel: Channel, operation: QueueDeclare, reply: Reply) -> No
     if operation.passive:
         client.count(client.queue(name), shape)
         return
+    client.state.traffic.churn["queues_declared"] += 1
     server_named = not name
     if server_named:
         name = SERVER_NAMED + base64.urlsafe_b64encode(secrets.token_bytes(SERVER_NAME_BYTES)).decode().rstrip("=")

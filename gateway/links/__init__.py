@@ -6,6 +6,7 @@ publish_window.py  Publishes on their way to a shard.
 growing_batches.py  Record batches that grow until they are posted.
 publish_columns.py  Publishes to many queues, which are posted as one message.
 posted_publishes.py  Publishes that a shard has been sent, and what it says of them.
+exchange_tally.py  What was published to one exchange.
 publish_plan.py    How publishes go to a shard, and the record batches that they grow into.
 settlements.py     Acks on their way to a shard.
 fan_out.py         Confirms of a publish that went to several shards, joined.

@@ -7,7 +7,13 @@ from shardmq.errors import ReplyCode
 
 
 class ConfirmTarget(Protocol):
-    """Whoever waits for confirms: a channel's publisher."""
+    """Whoever waits for confirms: a channel's publisher.
+
+    Attributes:
+        more_confirmed: messages that were confirmed beside the first of each publish.
+    """
+
+    more_confirmed: int
 
     def confirm(self, requests: list[tuple[int, int]]) -> None:
         """Confirm publishes, ranges with both ends included: they are in all their queues."""
@@ -21,6 +27,7 @@ class FanOut:
 
     Args:
         remaining: how many parts.
+        messages: how many messages the publish has.
 
     Attributes:
         is_of_many: whether its parts hold several publishes of one message each.
@@ -29,11 +36,12 @@ class FanOut:
         taken: how many of the first messages of the publish all parts have, where one was refused.
     """
 
-    __slots__ = ("refusal", "remaining", "taken")
+    __slots__ = ("_messages", "refusal", "remaining", "taken")
     is_of_many: ClassVar = False
 
-    def __init__(self, remaining: int) -> None:
+    def __init__(self, remaining: int, messages: int = 1) -> None:
         self.remaining = remaining
+        self._messages = messages
         self.refusal: tuple[int, str] | None = None
         self.taken = 0
 
@@ -43,6 +51,7 @@ class FanOut:
         if self.remaining:
             return
         if self.refusal is None:
+            target.more_confirmed += self._messages - 1
             target.confirm([(request, request)])
         else:
             target.refuse(request, request, *self.refusal, self.taken)
@@ -126,6 +135,8 @@ class Unconfirmed:
     def confirm(self) -> None:
         """Confirm all of them."""
         if self.fan_out is None:
+            if self.each > 1:
+                self.target.more_confirmed += self.messages - self.messages // self.each
             self.target.confirm(self.requests)
         else:
             self.fan_out.confirm(self.target, self.requests[0][0])
@@ -150,6 +161,7 @@ class Unconfirmed:
             stored = min(whole, last + 1 - first)
             whole -= stored
             if stored:
+                target.more_confirmed += stored * (self.each - 1)
                 target.confirm([(first, first + stored - 1)])
             refused = first + stored
             if refused <= last and part:

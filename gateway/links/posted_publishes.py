@@ -1,5 +1,7 @@
 """Publishes that a shard has been sent, and what it says of them."""
 
+import time
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
 
@@ -7,6 +9,7 @@ from shardmq.bus.messages.shard import Confirmed, PublishRefusal
 from shardmq.errors import ReplyCode
 from shardmq.gateway.links.publish_plan import PlannedRun, SentBatch
 from shardmq.limits import PUBLISH_WINDOW_BYTES
+from shardmq.runtime.statistics.histograms import SIZE_BOUNDS, SizeHistogram, TimeHistogram
 
 
 class PostedPublishes:
@@ -19,6 +22,8 @@ class PostedPublishes:
     Attributes:
         unconfirmed_bytes: handed to the shard, or about to be, without a confirm.
         relieved: called once when publishers need not wait any longer.
+        sizes: of messages that were confirmed; neighbours count with their mean.
+        confirm_seconds: how long the shard took to confirm what it was sent, once for each record batch.
     """
 
     def __init__(self, name: str, exists: Callable[[int], bool]) -> None:
@@ -29,6 +34,9 @@ class PostedPublishes:
         self._settled = 0  # the last one that was answered
         self._posted: deque[SentBatch | PlannedRun] = deque()
         self._refusals: dict[int, PublishRefusal] = {}
+        self._sent_at: deque[tuple[int, float]] = deque()  # the last one of each envelope, and when it was sent
+        self.sizes = SizeHistogram()
+        self.confirm_seconds = TimeHistogram()
 
     def on_refusal(self, message: PublishRefusal) -> None:
         """Note a refusal until its confirm comes: of several queues' refusals, the one that took least counts."""
@@ -39,10 +47,15 @@ class PostedPublishes:
     def on_confirmed(self, message: Confirmed) -> None:
         """Settle all publishes up to a number."""
         posted, upto, refusals = self._posted, message.upto, self._refusals
+        self._time(upto)
         self._settled = upto
+        sizes = self.sizes.counts
         while posted and posted[0].number <= upto:
             batch = posted.popleft()
-            self.unconfirmed_bytes -= batch.size
+            size, count = batch.size, batch.count
+            self.unconfirmed_bytes -= size
+            self.sizes.bytes += size
+            sizes[bisect_left(SIZE_BOUNDS, size // count)] += count
             if refusals:
                 self._settle(batch, refusals)
             else:
@@ -50,6 +63,27 @@ class PostedPublishes:
         if refusals:
             self._refusals = {number: refusal for number, refusal in refusals.items() if number > upto}
         self._relieve()
+
+    def forget(self) -> None:
+        """Forget what was sent."""
+        self._posted.clear()
+        self._refusals.clear()
+        self._sent_at.clear()
+
+    def note_sent(self, number: int) -> None:
+        """Note when the publishes up to a number were sent."""
+        self._sent_at.append((number, time.monotonic()))
+
+    def _time(self, upto: int) -> None:
+        """Note how long the confirm of publishes up to a number took."""
+        sent = self._sent_at
+        if not sent or sent[0][0] > upto:
+            return
+        now, before = time.monotonic(), self._settled
+        while sent and sent[0][0] <= upto:
+            number, at = sent.popleft()
+            self.confirm_seconds.add(now - at, number - before)
+            before = number
 
     def _settle(self, batch: SentBatch | PlannedRun, refusals: dict[int, PublishRefusal]) -> None:
         for part in (batch,) if isinstance(batch, SentBatch) else batch.parts():

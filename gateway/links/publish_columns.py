@@ -14,7 +14,7 @@ from shardmq.message.record_batch import RecordBatch
 COLUMN_BYTES_MAX: Final = 4096
 """Batches up to this size go together; what a message of its own costs is little beside larger ones."""
 
-_HEADER: Final = attrgetter("plan.exchange", "plan.flags", "plan.priority")
+_HEADER: Final = attrgetter("plan.exchange", "plan.tally", "plan.flags", "plan.priority")
 
 
 def post_columns(
@@ -36,13 +36,14 @@ def post_columns(
     Returns:
         The number of the last of them.
     """
-    for (exchange, flags, priority), found in groupby(batches, _HEADER):
+    for (exchange, tally, flags, priority), found in groupby(batches, _HEADER):
         alike = list(found)
         for start in range(0, len(alike), COLUMN_ENTRIES_MAX):
             run = alike[start : start + COLUMN_ENTRIES_MAX]
             counts = [len(batch.records) for batch in run]
             head = RecordBatch(exchange, "", flags, 0, 0, 0, sum(counts), b"")
             stamp(head)
+            tally.count(head.count, 1)
             post(
                 Publishes(
                     exchange,
@@ -58,5 +59,5 @@ def post_columns(
                 )
             )
             numbers += len(run)
-            posted.append(PlannedRun(run, numbers, sum([batch.size for batch in run])))
+            posted.append(PlannedRun(run, numbers, sum([batch.size for batch in run]), head.count))
     return numbers

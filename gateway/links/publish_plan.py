@@ -1,14 +1,18 @@
 """How publishes go to a shard, and the record batches that they grow into."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from shardmq.bus.messages.shard import Publish
+from shardmq.gateway.links.exchange_tally import ExchangeTally
 from shardmq.gateway.links.fan_out import ConfirmTarget, Unconfirmed
 from shardmq.message.keyed_records import packed_key, with_keys, with_packed_key
 from shardmq.message.record_batch import RecordBatch
+
+UNCOUNTED: Final = ExchangeTally()
+"""The tally of plans that have none of their own."""
 
 Place = int | tuple[int, int]
 """Where a record batch grows: at a queue, or at a queue and a priority."""
@@ -56,6 +60,7 @@ class PublishPlan(NamedTuple):
         is_single: whether there is one queue, which does not order what it gets by priorities.
         common: the plan of those that differ in their keys, too; each record has its key then. None for that plan.
         behind: the key, as it lies behind a record.
+        tally: of the exchange.
     """
 
     queues: tuple[int, ...]
@@ -68,6 +73,7 @@ class PublishPlan(NamedTuple):
     is_single: bool
     common: "PublishPlan | None" = None
     behind: bytes = b""
+    tally: ExchangeTally = UNCOUNTED
 
     @staticmethod
     def of(
@@ -208,7 +214,12 @@ class PlannedBatch:
         return [Unconfirmed(self.target, requests, 1, 0, self.size, None, 0, is_many=True)]
 
     def widened(self) -> SentBatch:
-        """Make a batch of it that others may join, too."""
+        """Make a batch of it that others may join, too; its messages are counted."""
+        self.plan.tally.count(len(self.records), 1)
+        return self.part()
+
+    def part(self) -> SentBatch:
+        """Make a batch of it that others may join, too, of messages that were counted."""
         plan, count = self.plan, len(self.records)
         batch = RecordBatch(
             plan.exchange, plan.routing_key, plan.flags, 0, 0, 0, count, b"".join(self.records), plan.priority
@@ -237,11 +248,13 @@ class PlannedRun:
         batches: them, in order.
         number: of the last one, as the shard confirms it; the others' are those before it.
         size: bytes of their records.
+        count: of their messages.
     """
 
     batches: list[PlannedBatch]
     number: int
     size: int
+    count: int
 
     @property
     def waiting(self) -> list[Unconfirmed]:
@@ -261,7 +274,7 @@ class PlannedRun:
 
     def parts(self) -> list[SentBatch]:
         """Make a batch with its own number of each."""
-        parts = [batch.widened() for batch in self.batches]
+        parts = [batch.part() for batch in self.batches]
         for number, part in enumerate(parts, self.number + 1 - len(parts)):
             part.number = number
         return parts

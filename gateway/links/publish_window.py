@@ -209,6 +209,7 @@ class PublishWindow(GrowingBatches):
 
     def _add_joined(self, target: ConfirmTarget, request: int, plan: PublishPlan, record: bytes) -> bool:
         """Do what `add_planned` does where others' publishes are in the same batch, or it has several queues."""
+        plan.tally.count(1, len(plan.queues))
         growing = self.growing.get(plan.place)
         size = len(record)
         if (
@@ -317,14 +318,14 @@ class PublishWindow(GrowingBatches):
             self.close_batches()
         if self._numbers > self._sent:
             self._sent_before, self._sent = self._sent, self._numbers
+            self.note_sent(self._numbers)
         self._gathered_bytes = 0
 
     def lost(self, text: str) -> None:
         """Refuse everything: the shard went away, or begins a new session, and nothing is certain any more."""
         self._numbers = self._sent = self._sent_before = self._settled = self._gathered_bytes = 0
-        self._refusals.clear()
         batches = [*self._posted, *self._followed, *dict.fromkeys(self.growing.values())]
-        self._posted.clear()
+        self.forget()
         self._followed.clear()
         self.growing.clear()
         self._sorted.clear()

@@ -73,6 +73,7 @@ class ShardLink:
         confirms: publishes on their way to it.
         on_dead_letter: takes in dead letters; it is set before any come.
         may_follow: whether clients are written to before the shard: what it is sent they were answered already.
+        newest: of what was delivered for the first time in this pass; None for nothing.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class ShardLink:
         self.name = name
         self.life = 0
         self.knows_all = self.may_follow = False
+        self.newest: RecordBatch | None = None
         confirms = self.confirms = PublishWindow(dialer, name, exists, stamp)
         self.publish, self.publish_planned = confirms.add, confirms.add_planned
         self.publish_numbered = confirms.add_numbered
@@ -262,11 +264,14 @@ class ShardLink:
         self._touched.clear()
 
     def _on_delivered(self, message: Delivered) -> None:
+        if not message.redelivered:
+            self.newest = message.batch
         if (consumer := self._consumers.get(message.consumer)) is not None:
             consumer.receiver.deliver(consumer, message)
 
     def _on_deliveries(self, message: Deliveries) -> None:
         consumers = self._consumers
+        self.newest = message.batches[-1]
         for number, first, batch in zip(message.consumers, message.firsts, message.batches, strict=True):
             if (consumer := consumers.get(number)) is not None:
                 consumer.receiver.deliver_fresh(consumer, first, batch)

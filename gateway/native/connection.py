@@ -133,6 +133,7 @@ class NativeConnection(Outbox):
         del self._channels[channel.number]
         self.send_confirms(channel.publisher)
         channel.drop_held()
+        self.count_channel(channel.number)
         assert self.session is not None
         self.session.close_channel(channel.number)
 

@@ -46,7 +46,9 @@ class Channel:
         Raises:
             ChannelError: one of them is not outstanding.
         """
-        for (consumer, life), start, end in self.tags.settle(first, last):
+        settled = self.tags.settle(first, last)
+        self.tags.acked += last + 1 - first
+        for (consumer, life), start, end in settled:
             if life == consumer.link.life:  # else its shard died since, and delivers it again
                 consumer.hold(start - end)
                 consumer.link.settle(consumer, start, end)
@@ -64,7 +66,10 @@ class Channel:
                 f"a delay of {delay_ms} ms without requeue: what is rejected does not return; leave out one of them",
                 ReplyCode.PRECONDITION_FAILED,
             )
-        self._requeue(self.tags.settle(first, last), requeue, delay_ms)
+        settled = self.tags.settle(first, last)
+        if not requeue:
+            self.tags.rejected += last + 1 - first
+        self._requeue(settled, requeue, delay_ms)
 
     def renew(self, first: int, last: int) -> None:
         """Begin the consumer timeout of deliveries `first` to `last` anew: they are still being worked on.
@@ -88,6 +93,27 @@ class Channel:
                 consumer.link.nack(consumer, start, end, requeue, delay_ms)
         self.consumers.after_settling()
         self.client.state.changed()
+
+    def counts(self, published: int) -> tuple[int, ...]:
+        """What was done on it, as `traffic.CHANNEL_COUNTS` names it; `published` are messages that came."""
+        publisher, tags = self.publisher, self.tags
+        delivered = tags.next_tag - 1 - tags.gets
+        no_ack = tags.unasked - tags.gets_unasked
+        return (
+            published,
+            publisher.confirmed + publisher.more_confirmed,
+            publisher.returned,
+            publisher.unroutable - publisher.returned,
+            delivered - no_ack,
+            no_ack,
+            tags.gets - tags.gets_unasked,
+            tags.gets_unasked,
+            tags.gets_empty,
+            tags.acked,
+            tags.redelivered,
+            tags.rejected,
+            published - publisher.before_confirms if publisher.is_confirming else 0,
+        )
 
     def close(self) -> None:
         """Requeue what is unacked, and end consumers and confirms."""

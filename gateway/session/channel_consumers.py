@@ -235,8 +235,10 @@ class ChannelConsumers(ChannelPrefetch):
                 if consumer.times_out and outcome.redelivered:
                     self._disown(consumer, outcome.first, 1)
                 tag = self._hand_out(consumer, outcome.first, 1, auto_ack)
+                self.tags.count_get(auto_ack, outcome.redelivered)
                 reply((tag, outcome))
             else:
+                self.tags.gets_empty += outcome is None
                 reply(outcome)
 
         large_messages.get(self, consumer, auto_ack, got)
@@ -291,8 +293,8 @@ class ChannelConsumers(ChannelPrefetch):
         """Number messages that a shard sent, and pass them on."""
         batch = delivered.batch
         tag = self._hand_out(consumer, delivered.first, batch.count, consumer.auto_ack)
-        client = self.client
-        front = client.front
+        self.tags.redelivered += batch.count * delivered.redelivered
+        client, front = self.client, self.client.front
         if consumer.reading is None:
             front.send_delivery(self.number, consumer.tag, tag, delivered.redelivered, batch, delivered.deliveries)
         elif consumer.group is not None:

@@ -42,14 +42,36 @@ class ChannelPublisher:
     Attributes:
         is_open: whether the channel is.
         is_confirming: whether the client is to hear of confirms.
+        published: messages that came, where the front does not count them (`ClientConnection.published`).
+        unroutable: messages among all that had nowhere to go.
+        returned: those of them that were returned.
+        confirmed: publishes that were confirmed.
+        more_confirmed: messages of them beside the first of each.
+        before_confirms: messages that were published before the client asked for confirms.
     """
 
-    __slots__ = ("_confirmed", "_plans", "_plans_of", "client", "is_confirming", "is_open", "number")
+    __slots__ = (
+        "_confirmed",
+        "_plans",
+        "_plans_of",
+        "before_confirms",
+        "client",
+        "confirmed",
+        "is_confirming",
+        "is_open",
+        "more_confirmed",
+        "number",
+        "published",
+        "returned",
+        "unroutable",
+    )
 
     def __init__(self, client: Client, number: int) -> None:
         self.client = client
         self.number = number
         self.is_open = self.is_confirming = True
+        self.published = self.unroutable = self.returned = self.confirmed = self.more_confirmed = 0
+        self.before_confirms = 0
         self._confirmed: list[tuple[int, int]] = []
         self._plans: dict[tuple[str, str, int], tuple[ShardLink, PublishPlan]] = {}
         self._plans_of = 0  # the topology they were made of
@@ -66,9 +88,11 @@ class ChannelPublisher:
         state.changed()  # before all else: it notes the time of this pass
         exchange, key = publish.exchange, publish.routing_key
         request, count = publish.request, publish.count
+        self.published += count
         is_plain = not (publish.delay_ms or publish.transaction or publish.producer == 0 or records is not None)
         if is_plain and (planned := self._known_plan(publish)) is not None:
             link, plan = planned
+            plan.tally.count(count, len(plan.queues))
             if link.publish_numbered(self, request, plan, (count, publish.records, publish.producer, publish.sequence)):
                 client.front.hold_publishing(link)
             return
@@ -89,6 +113,7 @@ class ChannelPublisher:
         batch = RecordBatch(exchange, key, publish.flags & PERSISTENT, 0, 0, 0, count, publish.records)
         producer, sequence = publish.producer, publish.sequence
         delay_ms, transaction = publish.delay_ms, publish.transaction
+        self._count(exchange, count, route)
         if len(route) == 1:
             ((link, queues),) = route
             if is_plain:
@@ -100,10 +125,12 @@ class ChannelPublisher:
         state.stamp(batch)
         if not route:
             if publish.flags & MANDATORY:
+                self.returned += count
                 client.front.send_return(self.number, request, batch)
+            self.more_confirmed += count - 1
             self.confirm([(request, request)])
             return
-        fan_out = FanOut(len(route))
+        fan_out = FanOut(len(route), count)
         for link, queues in route:  # a batch for each, as links fill theirs up
             going = Publish(queues, replace(batch), producer, sequence, delay_ms, transaction)
             if link.publish(self, request, going, fan_out, 0, False):
@@ -135,6 +162,7 @@ class ChannelPublisher:
         """
         client = self.client
         client.state.changed()
+        self._count(batch.exchange, batch.count, route)
         if route.replies and self._answer(first, batch, route):
             return
         if len(route) == 1:
@@ -152,6 +180,13 @@ class ChannelPublisher:
         for link, queues in route:
             if link.publish(self, first, Publish(queues, replace(batch)), fan_out, 0, False):
                 client.front.hold_publishing(link)
+
+    def _count(self, exchange: str, messages: int, route: Route) -> None:
+        """Count messages that were published to an exchange, and go that way."""
+        if not route:
+            self.unroutable += messages
+        queues = sum([len(numbers) for _, numbers in route])
+        self.client.state.traffic.exchange(self.client.vhost, exchange).count(messages, queues)
 
     def _answer(self, first: int, batch: RecordBatch, route: Route) -> bool:
         """Deliver answers to requests of this gateway's clients; returns whether that is all there is to do."""
@@ -189,6 +224,7 @@ class ChannelPublisher:
         """
         client, producer = self.client, publish.producer
         client.state.changed()
+        self.published += publish.count
         try:
             client.permissions.check_write(publish.exchange)
             client.permissions.check_topics("write", publish.exchange, keys)
@@ -209,7 +245,7 @@ class ChannelPublisher:
     def _send_parts(self, publish: BasicPublish, parts: Sequence[PublishPart], base: int) -> None:
         """Send on the parts of a publish; to the producer's numbers of its messages, `base` is added."""
         state, front, request = self.client.state, self.client.front, publish.request
-        fan_out = FanOut(sum(len(part.route) for part in parts))
+        fan_out = FanOut(sum(len(part.route) for part in parts), publish.count)
         first = state.next_serial
         state.next_serial = first + sum(part.messages for part in parts)
         for part in parts:
@@ -225,7 +261,9 @@ class ChannelPublisher:
                 part.priority,
                 part.ttl_ms,
             )
+            self._count(publish.exchange, part.messages, part.route)
             if not part.route and publish.flags & MANDATORY:
+                self.returned += part.messages
                 front.send_return(self.number, request, batch)
             sequence = publish.sequence + base + part.offset if publish.producer else 0
             for link, queues in part.route:
@@ -235,6 +273,7 @@ class ChannelPublisher:
                 if link.publish(self, request, going, fan_out, part.certain, False):
                     front.hold_publishing(link)
         if not fan_out.remaining and fan_out.refusal is None:
+            self.more_confirmed += publish.count - 1
             self.confirm([(request, request)])
 
     def confirm(self, requests: list[tuple[int, int]]) -> None:
@@ -252,6 +291,7 @@ class ChannelPublisher:
         """Take the confirms gathered since the last call, in rising order."""
         confirmed, self._confirmed = self._confirmed, []
         if len(confirmed) < 2:
+            self.confirmed += sum([last + 1 - first for first, last in confirmed])
             return confirmed
         confirmed.sort()
         joined: list[tuple[int, int]] = []
@@ -262,6 +302,7 @@ class ChannelPublisher:
                 first = start
             last = end
         joined.append((first, last))
+        self.confirmed += sum([end + 1 - start for start, end in joined])
         return joined
 
     def refuse(self, first: int, last: int, code: int, text: str, taken: int = 0) -> None:

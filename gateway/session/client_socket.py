@@ -64,6 +64,8 @@ class ClientSocket(asyncio.BufferedProtocol):
         is_writable: whether the client's socket takes more.
         is_unread: whether nothing more is carried out for the client until it has read what it was sent.
         is_closing: whether nothing more is carried out for the client at all.
+        bytes_in: what was read.
+        bytes_out: what was written.
     """
 
     __slots__ = (
@@ -83,6 +85,8 @@ class ClientSocket(asyncio.BufferedProtocol):
         "_spent",
         "_transport",
         "_unread_bytes",
+        "bytes_in",
+        "bytes_out",
         "is_closing",
         "is_unread",
         "is_writable",
@@ -102,6 +106,7 @@ class ClientSocket(asyncio.BufferedProtocol):
         self._spent = 0.0  # seconds of work for what was read in it
         self._read_bytes = len(READ_BUFFER)  # at once
         self.is_unread = False
+        self.bytes_in = self.bytes_out = 0
         self._unread_bytes = 0  # when that was last looked at
         self._heard_at = self._sent_at = self._progress_at = time.monotonic()
         self.is_closing = False
@@ -136,6 +141,7 @@ class ClientSocket(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Carry out what was read; end the client's turn where that took long."""
         self._heard_at = began = time.monotonic()
+        self.bytes_in += nbytes
         if self._is_finished:
             return
         self.take(READ_BUFFER[:nbytes])
@@ -224,9 +230,11 @@ class ClientSocket(asyncio.BufferedProtocol):
         if len(out) > 1 and (size > MUCH_BYTES or size > len(out) * LARGE_PIECE_BYTES):
             self._sent_at = time.monotonic()
             self._transport.writelines(out)
+            self.bytes_out += size
         elif data := out[0] if len(out) == 1 else b"".join(out):  # where nobody asked for confirms there is none
             self._sent_at = time.monotonic()
             self._transport.write(data)
+            self.bytes_out += len(data)
         if self._lent_bytes:
             self._repay_read()
         if not self.is_writable and self._is_too_much(self._transport.get_write_buffer_size()):

@@ -133,6 +133,17 @@ class ClientConnection(ClientSocket):
         """Whether a channel confirms what is published there, and whether it is transactional."""
         return True, False
 
+    def published(self, channel: int) -> int:
+        """How many messages were published on a channel."""
+        assert self.session is not None
+        return self.session.channels[channel].publisher.published
+
+    def count_channel(self, channel: int) -> None:
+        """Keep what was done on a channel that is about to be closed."""
+        assert self.session is not None
+        counts = self.session.channels[channel].counts(self.published(channel))
+        self.state.traffic.leave(self.protocol, self.session.client.vhost, counts)
+
     def give_up(self, fault: ShardmqError) -> None:
         """Close the connection of a client that has not done in time what it should have."""
         self.close(fault)
@@ -163,6 +174,8 @@ class ClientConnection(ClientSocket):
         """Give back what the client had: its socket is gone."""
         self.is_closing = self._is_finished = True
         self._out.clear()
+        self.state.traffic.bytes_in += self.bytes_in
+        self.state.traffic.bytes_out += self.bytes_out
         self._forget_unread()
         self.release()
         self.host.remove(self)
@@ -241,6 +254,8 @@ class ClientConnection(ClientSocket):
         self.state.alarms.leave(self)
         if self.session is not None:
             self.host.left(self.session.client)
+            for channel in self.session.channels:
+                self.count_channel(channel)
             self.session.close()
             self.session = None  # a reference cycle, which would wait for the garbage collector
         self.drop_channels()

@@ -22,13 +22,38 @@ class DeliveryTags(Generic[Holder]):
     """Which tags are outstanding, and whose messages they are.
 
     A span maps tags [first, end) to sequence numbers from `sequence` on, held by `holder` (a consumer).
+
+    Attributes:
+        next_tag: of the next message.
+        outstanding: how many are not settled.
+        unasked: messages that needed no acknowledgement, so far.
+        gets: messages that were got.
+        gets_unasked: those of them that needed no acknowledgement.
+        gets_empty: answers to gets that had no message.
+        redelivered: messages that were delivered before.
+        acked: messages that were acknowledged.
+        rejected: messages that were rejected without requeue.
     """
 
-    __slots__ = ("_firsts", "_head", "_spans", "next_tag", "outstanding")
+    __slots__ = (
+        "_firsts",
+        "_head",
+        "_spans",
+        "acked",
+        "gets",
+        "gets_empty",
+        "gets_unasked",
+        "next_tag",
+        "outstanding",
+        "redelivered",
+        "rejected",
+        "unasked",
+    )
 
     def __init__(self) -> None:
         self.next_tag = 1
-        self.outstanding = 0
+        self.outstanding = self.unasked = self.gets = self.gets_unasked = self.gets_empty = 0
+        self.redelivered = self.acked = self.rejected = 0
         self._spans: list[_Span[Holder]] = []
         self._firsts: list[int] = []
         self._head = 0  # spans before it are settled; they are cut off together, as list.pop(0) moves all others
@@ -42,6 +67,7 @@ class DeliveryTags(Generic[Holder]):
         first = self.next_tag
         self.next_tag = first + count
         if not outstanding:
+            self.unasked += count
             return first
         self.outstanding += count
         spans = self._spans
@@ -53,6 +79,12 @@ class DeliveryTags(Generic[Holder]):
         spans.append(_Span(first, first + count, holder, sequence))
         self._firsts.append(first)
         return first
+
+    def count_get(self, unasked: bool, redelivered: bool) -> None:
+        """Count a message that was got, and handed out by that."""
+        self.gets += 1
+        self.gets_unasked += unasked
+        self.redelivered += redelivered
 
     def settle(self, first: int, last: int) -> list[tuple[Holder, int, int]]:
         """Settle tags `first` to `last`, both included: they are outstanding no longer.

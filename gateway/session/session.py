@@ -32,6 +32,7 @@ class Session:
             raise ChannelError(f"channel {number} cannot be opened; channels are 1 to {most}")
         channel = self.channels[number] = Channel(self.client, number)
         self.client.channels += 1
+        self.client.state.traffic.churn["channels_opened"] += 1
         return channel
 
     def close_channel(self, number: int) -> None:
@@ -39,6 +40,7 @@ class Session:
         channel = self.channels.pop(number, None)
         if channel is not None:
             self.client.channels -= 1
+            self.client.state.traffic.churn["channels_closed"] += 1
             channel.close()
 
     def close(self) -> None:

@@ -21,6 +21,7 @@ from shardmq.gateway.state.message_loans import Lender
 from shardmq.gateway.state.permissions import Permissions
 from shardmq.gateway.state.routes import Routes
 from shardmq.gateway.state.time_slices import TimeSlices
+from shardmq.gateway.state.traffic import Traffic
 from shardmq.limits import LOANS_SHARE, UNREAD_SHARE, WINDOWS_SHARE
 from shardmq.message.record_batch import RecordBatch
 from shardmq.runtime.clock import SteadyClock
@@ -68,6 +69,7 @@ class GatewayState:
         replies: to requests of this gateway's clients.
         watermarks: of this process's memory.
         time_slices: of connections with much to do.
+        traffic: what clients did.
         passes: how many there were.
         windows_bytes: what the windows of all consumers share.
         unread_bytes: what clients that are behind have not read, together.
@@ -107,11 +109,12 @@ class GatewayState:
         self.memberships = Memberships(self.coordinator)
         self.alarms = Alarms()
         self.time_slices = TimeSlices(asyncio.get_running_loop())
+        self.traffic = Traffic()
         self.passes = 0
         self.links = [self._shard_link(number, address) for number, address in enumerate(shards)]
         self.all_links: tuple[ShardLink | CoordinatorLink, ...] = (self.coordinator, *self.links)
         self.coordinator.identified = self._call_shards
-        self.routes = Routes(self.topology, self.links)
+        self.routes = Routes(self.topology, self.links, self.traffic)
         self.find_route = self.routes.find
         self.topology_changes = 0
         self._permissions: WeakValueDictionary[tuple[str, str], Permissions] = WeakValueDictionary()
@@ -127,6 +130,16 @@ class GatewayState:
         self.windows_bytes = limit // WINDOWS_SHARE
         self.ticking: list[Callable[[float], None]] = [self._look_memory]
         self._census: Callable[[], dict[str, Any]] = dict
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """The watermarks, in bytes."""
+        return self._watermarks.limits
+
+    @property
+    def census(self) -> dict[str, Any]:
+        """How many connections, channels and consumers there are, and where clients connect to."""
+        return self._census()
 
     def _look_memory(self, now: float) -> None:
         for mark in self.watermarks.look(now):

@@ -7,6 +7,7 @@ from typing import Final
 
 from shardmq.gateway.links.publish_plan import PublishPlan, SortingQueues
 from shardmq.gateway.links.shard import ShardLink
+from shardmq.gateway.state.traffic import Traffic
 from shardmq.message.properties import Properties
 from shardmq.message.record_batch import KEYED
 from shardmq.topology.arguments import QueueArguments
@@ -89,11 +90,13 @@ class Routes:
     Args:
         topology: the gateway's replica.
         links: the shards, by number.
+        traffic: where publishes are counted.
     """
 
-    def __init__(self, topology: Topology, links: Sequence[ShardLink]) -> None:
+    def __init__(self, topology: Topology, links: Sequence[ShardLink], traffic: Traffic) -> None:
         self._topology = topology
         self._links = links
+        self._traffic = traffic
         self._by_key: dict[tuple[str, str, str], Route | None] = {}
         self._turns: dict[tuple[str, str, str], Route] = {}
         self._by_queues: dict[tuple[int, ...], Route] = {}
@@ -171,7 +174,10 @@ class Routes:
             common = (
                 self.plan(queues, exchange, "", flags | KEYED, priority) if exchange and not flags & KEYED else None
             )
-            plan = self._plans[place] = PublishPlan.of(queues, exchange, key, flags, priority, common)
+            queue = self._topology.queue_by_id(queues[0])
+            tally = self._traffic.exchange("" if queue is None else queue.vhost, exchange)
+            plan = PublishPlan.of(queues, exchange, key, flags, priority, common)._replace(tally=tally)
+            self._plans[place] = plan
         return plan
 
     def forget(self) -> None:

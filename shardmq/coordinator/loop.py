@@ -219,6 +219,8 @@ class CoordinatorLoop:
             "transactions": len(topology.transactions),
             "concluding": self._two_phase_commit.following,
             "gateways": len(self._replicas),
+            "queues_created": self._replicas.queues_created,
+            "queues_deleted": self._replicas.queues_deleted,
             "groups": len(self._groups),
             "version_of_topology": topology.version,
             "broker": identity.broker,

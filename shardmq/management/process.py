@@ -59,7 +59,7 @@ async def _serve(options: ManagementOptions) -> None:
     stop = asyncio.Event()
     StopSignal.on_loop(asyncio.get_running_loop(), stop.set)
     callers = Callers(options.url)
-    facts = Facts(node_name(options.url), options.host, options.port, options.tls is not None)
+    facts = Facts(options.url, node_name(options.url), options.host, options.port, options.tls is not None)
     runner = web.AppRunner(
         Server(callers, facts).application(),
         access_log=None,

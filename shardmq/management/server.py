@@ -8,6 +8,7 @@ from aiohttp import hdrs, web
 
 from shardmq.errors import AuthenticationFailed, ReplyCode, ShardmqError
 from shardmq.management.api import ENDPOINTS
+from shardmq.management.metrics.endpoints import METRICS
 from shardmq.management.own import ENDPOINTS as OWN_ENDPOINTS
 from shardmq.management.page import page_file
 from shardmq.management.state.callers import Caller, Callers, Credentials
@@ -16,14 +17,12 @@ from shardmq.management.state.sessions import Sessions
 from shardmq.management.web.authentication import CHALLENGE, COOKIE, PAGE_HEADER, check_source, credentials_of
 from shardmq.management.web.call import BODY_BYTES_MAX, QUERY_BYTES_MAX, Call
 from shardmq.management.web.encoding import encoded
-from shardmq.management.web.endpoint import Answer, Endpoint, Right
+from shardmq.management.web.endpoint import PREFIX, Answer, Endpoint, Right
 from shardmq.management.web.errors import NOT_MANAGER, ApiError
 
 _log = logging.getLogger(__name__)
 
 Handling = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-PREFIX: Final = "/api"
 
 NEEDED: Final = {
     Right.POLICYMAKER: "Not policymaker",
@@ -53,7 +52,7 @@ class Server:
     """
 
     def __init__(
-        self, callers: Callers, facts: Facts, endpoints: Sequence[Endpoint] = (*ENDPOINTS, *OWN_ENDPOINTS)
+        self, callers: Callers, facts: Facts, endpoints: Sequence[Endpoint] = (*ENDPOINTS, *OWN_ENDPOINTS, *METRICS)
     ) -> None:
         self._callers = callers
         self._facts = facts
@@ -76,9 +75,9 @@ class Server:
 
         route = application.router.add_get if endpoint.method == hdrs.METH_GET else None
         if route is not None:
-            route(PREFIX + endpoint.path, answer)
+            route(endpoint.prefix + endpoint.path, answer)
         else:
-            application.router.add_route(endpoint.method, PREFIX + endpoint.path, answer)
+            application.router.add_route(endpoint.method, endpoint.prefix + endpoint.path, answer)
 
     async def _answer(self, request: web.Request, endpoint: Endpoint) -> web.StreamResponse:
         if endpoint.right is Right.NOTHING:
@@ -155,6 +154,8 @@ class Server:
         headers = {**SAFE_HEADERS, **answer.headers}
         if answer.body is None:
             return web.Response(status=answer.status, headers=headers)
+        if isinstance(answer.body, bytes):
+            return web.Response(body=answer.body, status=answer.status, headers=headers)
         return web.Response(
             body=encoded(answer.body), status=answer.status, headers=headers, content_type="application/json"
         )

@@ -1,6 +1,7 @@
 """The part of a status that all processes share."""
 
 import os
+import resource
 import time
 from typing import Any, Final
 
@@ -22,3 +23,8 @@ def vitals(name: str, role: str) -> dict[str, Any]:
         "uptime_seconds": round(time.monotonic() - _BORN, 1),
         "version": VERSION,
     }
+
+
+def resources() -> dict[str, Any]:
+    """What this process has of files, and may have: `open_fds` and `max_fds`."""
+    return {"open_fds": len(os.listdir("/proc/self/fd")), "max_fds": resource.getrlimit(resource.RLIMIT_NOFILE)[0]}

@@ -317,15 +317,15 @@ class ConfiguredQueue:
             segments += subqueue.index.segments
         return segments
 
+    @property
+    def segments(self) -> int:
+        """Return how many segments hold its messages."""
+        return sum([len(subqueue.index.segments) for subqueue in self._levels])
+
     def counts(self) -> tuple[int, ...]:
         """Return what was counted since start, as `tally.COUNTS` names it."""
-        levels = list(self._levels)
-        published, delivered, acked, redelivered = [
-            sum([getattr(level, name) for level in levels])
-            for name in ("published", "delivered", "acked", "redelivered")
-        ]
         dead_lettered = self.outbox.dead_lettered if self.outbox is not None else 0
-        return self.tally.counts(published, delivered, acked, (redelivered, self.expired, self.dropped, dead_lettered))
+        return self.tally.counts_of(list(self._levels), (self.expired, self.dropped, dead_lettered))
 
     def table(self, consumers: int) -> dict[str, Any]:
         """Return the counts that `shardmq status` shows."""
@@ -341,7 +341,7 @@ class ConfiguredQueue:
             "dying": self.outbox.count if self.outbox is not None else 0,
             "reserved": self.reserved,
             "consumers": consumers,
-            "segments": sum([len(subqueue.index.segments) for subqueue in self._levels]),
+            "segments": self.segments,
             **{name: sum([getattr(subqueue, name) for subqueue in self._levels]) for name in _SUMS},
             "expired": self.expired,
             "dropped": self.dropped,

@@ -188,6 +188,11 @@ class PlainQueue(Subqueue):
         self.close()
         return self.index.segments
 
+    @property
+    def segments(self) -> int:
+        """Return how many segments hold its messages."""
+        return len(self.index.segments)
+
     def counts(self) -> tuple[int, ...]:
         """Return what was counted since start, as `tally.COUNTS` names it."""
         return self.tally.counts(self.published, self.delivered, self.acked, (self.redelivered, self.expired, 0, 0))
@@ -208,7 +213,7 @@ class PlainQueue(Subqueue):
             "reserved": self.reserved,
             "consumers": consumers,
             "bytes": self.bytes,
-            "segments": len(self.index.segments),
+            "segments": self.segments,
             "published": self.published,
             "delivered": self.delivered,
             "acked": self.acked,

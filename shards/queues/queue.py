@@ -199,6 +199,11 @@ class Queue(Protocol):
         """Delete the queue; return its segments, which are to be ended. Nothing else is asked of it after that."""
         ...
 
+    @property
+    def segments(self) -> int:
+        """Return how many segments hold its messages."""
+        ...
+
     def counts(self) -> tuple[int, ...]:
         """Return what was counted since start, as `tally.COUNTS` names it."""
         ...

@@ -1,6 +1,7 @@
 """What became of a queue's messages, as statistics tell it apart."""
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 COUNTS: Final = (
     "publish",
@@ -17,6 +18,15 @@ COUNTS: Final = (
     "dead_letter",
 )
 """What is counted of each queue, since its shard started; RabbitMQ's words, and four more."""
+
+
+class Counted(Protocol):
+    """A subqueue, as far as it counts."""
+
+    published: int
+    delivered: int
+    acked: int
+    redelivered: int
 
 
 class Tally:
@@ -66,3 +76,9 @@ class Tally:
             self.rejected,
             *ends,
         )
+
+    def counts_of(self, levels: Sequence[Counted], ends: tuple[int, int, int]) -> tuple[int, ...]:
+        """All of COUNTS, of a queue of several subqueues; `ends` are expired, dropped, dead-lettered."""
+        published, delivered = sum([each.published for each in levels]), sum([each.delivered for each in levels])
+        acked, redelivered = sum([each.acked for each in levels]), sum([each.redelivered for each in levels])
+        return self.counts(published, delivered, acked, (redelivered, *ends))

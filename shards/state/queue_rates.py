@@ -1,5 +1,6 @@
 """Counters of queues and their rates: each looked at every 5 s in which something happened to it."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from shardmq.runtime.statistics.rates import SAMPLE_SECONDS, Sample, add, named
@@ -50,6 +51,12 @@ class QueueRates:
                 sample = hosted.sample = Sample(since, (*_NOTHING, *counts[-len(GAUGES) :]))
             if sample.take(now, counts):
                 self._moving[number] = hosted
+
+    def counted(self, name: str, queues: Iterable[HostedQueue]) -> int:
+        """What was counted under one of COUNTS, of queues that are here and of those that are deleted."""
+        place = COUNTS.index(name)
+        gone = sum([counts[place] for counts in self.gone.values()])
+        return gone + sum([hosted.queue.counts()[place] for hosted in queues])
 
     def forget(self, hosted: HostedQueue) -> None:
         """A queue is deleted: keep what was counted of it for its virtual host."""

@@ -314,6 +314,11 @@ class Partition(KeptMessages):
         self._buffer.compactable.pop(self, None)
         return self.index.segments
 
+    @property
+    def segments(self) -> int:
+        """Return how many segments hold its messages."""
+        return len(self.index.segments)
+
     def counts(self) -> tuple[int, ...]:
         """Return what was counted since start, as `tally.COUNTS` names it."""
         return self.tally.counts(self.published, self.tally.delivered, self.tally.acked, (0, 0, self.dropped, 0))
@@ -334,7 +339,7 @@ class Partition(KeptMessages):
             "reserved": 0,
             "consumers": consumers,
             "bytes": self.bytes,
-            "segments": len(self.index.segments),
+            "segments": self.segments,
             "published": self.published,
             "delivered": 0,
             "acked": 0,

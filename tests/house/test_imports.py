@@ -72,7 +72,7 @@ INSIDE = {
         ("storage",),
         ("segments",),
     ),
-    "shardmq.management": (("process",), ("server",), ("own",), ("api",), ("page", "web"), ("state",)),
+    "shardmq.management": (("process",), ("server",), ("own",), ("api", "metrics"), ("page", "web"), ("state",)),
     "shardmq.coordinator": (("process",), ("loop",), ("handlers",), ("state",), ("storage", "links"), ("rules",)),
 }
 """What stands above what in each process, from the top."""

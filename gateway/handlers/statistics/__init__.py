@@ -8,5 +8,6 @@ paging.py    Filters, order, pages and columns.
 entities.py  What the replica of the topology has.
 queues.py    Queues, whose shards count them.
 clients.py   Connections, channels and consumers of all gateways.
+flow.py      What flows through this gateway: counters, sums, rates.
 overview.py  The broker, or a virtual host, summed up.
 """

@@ -5,13 +5,14 @@ a client says of itself, is said of those alone.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.errors import InvalidRequest, RequestError
-from shardmq.gateway.handlers.client_lists import ANSWER_SECONDS, ClientLists, ConnectionInfo
+from shardmq.gateway.handlers.client_lists import ANSWER_SECONDS, ClientLists
 from shardmq.gateway.handlers.replies import AnswerCollector
+from shardmq.gateway.handlers.statistics.flow import CountedConnection, Flow
 from shardmq.gateway.handlers.statistics.paging import Page, Row, name_filter, sort_rows
 from shardmq.gateway.session.client import Client
 from shardmq.gateway.state.gateway import GatewayState
@@ -24,7 +25,7 @@ NOUNS: Final[dict[str, tuple[str, ...]]] = {
 }
 """The lists there are, and by what each is ordered."""
 
-Found = tuple[Row, ConnectionInfo]
+Found = tuple[Row, CountedConnection]
 
 
 class ClientPages:
@@ -34,17 +35,25 @@ class ClientPages:
         state: of the process.
         lists: the same at once.
         connections: all of them; looked at whenever somebody asks.
+        flow: what is counted of them.
     """
 
-    def __init__(self, state: GatewayState, lists: ClientLists, connections: Iterable[ConnectionInfo]) -> None:
+    def __init__(
+        self, state: GatewayState, lists: ClientLists, connections: Collection[CountedConnection], flow: Flow
+    ) -> None:
         self._state = state
         self._lists = lists
         self._connections = connections
+        self._flow = flow
 
     def answer(self, noun: str, query: Row | None = None) -> list[Row]:
         """What other gateways are told: all rows; with a query, one table with the first of them and counts."""
         if query is None:
             return self._lists.rows(noun)
+        if noun == "overview":
+            return [self._flow.table(self._state.census, query["is_detailed"])]
+        if noun == "exchanges":
+            return self._flow.of_exchanges(frozenset(query["vhosts"]))
         try:
             return [self._first(noun, query)]
         except InvalidRequest as refusal:
@@ -56,7 +65,7 @@ class ClientPages:
         vhosts, user = query["vhosts"], query["user"]
         every = [
             (row, connection)
-            for row, connection in self._light_rows(noun)
+            for row, connection in self._light_rows(noun, query["sort"].startswith(("counts.", "rates.")))
             if (vhosts is None or row["vhost"] in vhosts) and (not user or row["user"] == user)
         ]
         found = name_filter(operation)(every, lambda found: _searched(found[0]))
@@ -64,11 +73,15 @@ class ClientPages:
         rows = sort_rows([row for row, _ in found], replaced(operation, query["reverse"]), NOUNS[noun])
         first = rows[: query["count"]]
         for row in first:
-            if noun == "connections":
+            session = connection_of[row["name"]].session
+            if noun == "channels" and session is not None:
+                row |= self._flow.of_channel(connection_of[row["name"]], session.channels[row["number"]])
+            elif noun == "connections":
                 row["client_properties"] = connection_of[row["name"]].client_properties
+                row |= self._flow.of_connection(connection_of[row["name"]])
         return {"rows": first, "total": len(every), "filtered": len(found)}
 
-    def _light_rows(self, noun: str) -> list[Found]:
+    def _light_rows(self, noun: str, is_counted: bool) -> list[Found]:
         found: list[Found] = []
         unconfirmed = Counter[Any]()
         if noun == "channels":
@@ -79,11 +92,15 @@ class ClientPages:
             if session is None:
                 continue
             if noun == "connections":
-                found.append((_connection_row(self._state.name, connection, session.client), connection))
+                row = _connection_row(self._state.name, connection, session.client)
+                found.append((row | self._flow.of_connection(connection) if is_counted else row, connection))
                 continue
             for row in self._lists.rows_of(noun, connection, session, unconfirmed):
                 peer = {"peer_host": connection.peer, "peer_port": connection.peer_port}
-                found.append(({"name": _name_of(noun, row), **row, **peer}, connection))
+                row |= {"name": _name_of(noun, row), **peer}
+                if noun == "channels" and is_counted:
+                    row |= self._flow.of_channel(connection, session.channels[row["number"]])
+                found.append((row, connection))
         return found
 
 
@@ -103,7 +120,7 @@ def _name_of(noun: str, row: Row) -> str:
     return f"{row['connection']} ({row['channel']}) {row['tag']}"
 
 
-def _connection_row(gateway: str, connection: ConnectionInfo, client: Client) -> Row:
+def _connection_row(gateway: str, connection: CountedConnection, client: Client) -> Row:
     return {
         "name": client.identity,
         "user": client.user,

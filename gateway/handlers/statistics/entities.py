@@ -56,3 +56,15 @@ def only(rows: list[Row], noun: str, name: str) -> Row:
         if row["name"] == name:
             return row
     raise NotFound(f"there is nothing named '{name}' among the {noun}")
+
+
+def with_tallies(rows: list[Row], tallies: list[Row]) -> list[Row]:
+    """Exchanges with what clients of all gateways published to them: `counts` and `rates`."""
+    sums: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
+    for tally in tallies:
+        row = sums.setdefault((tally["vhost"], tally["name"]), {"counts": {}, "rates": {}})
+        for kind, so_far in row.items():
+            for name, value in tally[kind].items():
+                so_far[name] = so_far.get(name, 0) + value
+    nothing = {kind: {"publish_in": 0, "publish_out": 0} for kind in ("counts", "rates")}
+    return [{**row, **sums.get((row["vhost"], row["name"]), nothing)} for row in rows]

@@ -8,14 +8,21 @@ from shardmq.bus.messages.statistics import ShardStatistics
 from shardmq.gateway.handlers.replies import AnswerCollector
 from shardmq.gateway.handlers.statistics.entities import exchange_rows
 from shardmq.gateway.state.gateway import GatewayState
+from shardmq.gateway.state.traffic import CHANNEL_COUNTS
 
 Row = dict[str, Any]
 
 ANSWER_SECONDS: Final = 2.0
 """A process that is silent for so long is left out."""
 
-_KEPT_FROM_USERS: Final = ("vhosts", "traffic")
+_SUMMED: Final = ("vhosts", "flow")
 """Of a process's table, what is summed up instead of being shown."""
+
+OF_QUEUES_ALONE: Final = ("expire", "drop", "dead_letter")
+"""What queues count, and channels do not."""
+
+CREATED: Final = ("queues_created", "queues_deleted")
+"""What the coordinator counts."""
 
 
 def sum_up(state: GatewayState, vhosts: Collection[str], sees_all: bool, is_detailed: bool, reply: Reply) -> None:
@@ -37,20 +44,25 @@ def sum_up(state: GatewayState, vhosts: Collection[str], sees_all: bool, is_deta
         shards = [table for table in processes if table["role"] == "shard"]
         result = {
             "queue_totals": _queue_totals(shards, vhosts),
-            **_flow(shards, vhosts),
+            **_flow(processes, vhosts),
+            "churn": _churn(processes),
+            "away": [link.name for link in state.links if not link.is_open],
             "object_totals": _object_totals(state, processes, vhosts),
-            "vhosts": {vhost: _of_vhost(shards, vhost) for vhost in vhosts},
+            "vhosts": {
+                vhost: {**_queue_totals(shards, (vhost,)), "flow": _flow(processes, (vhost,))} for vhost in vhosts
+            },
         }
         if sees_all:
             result["listeners"] = _listeners(processes)
             result["alarms"] = sorted({text for table in processes for text in table.get("alarms", ())})
-            shown = [{name: table[name] for name in table if name not in _KEPT_FROM_USERS} for table in processes]
+            shown = [{name: table[name] for name in table if name not in _SUMMED} for table in processes]
             result["processes"] = sorted(shown, key=lambda row: (row["role"], len(row["process"]), row["process"]))
         reply(result)
 
     collector = AnswerCollector(len(state.links) + 2, join)
-    collector.take(state.table())
-    state.coordinator.inspect(collector.take, ANSWER_SECONDS)
+    query = {"is_detailed": is_detailed}
+    collector.take(state.coordinator.lists("overview", query)[0])
+    state.coordinator.inspect(collector.take, ANSWER_SECONDS, "overview", query)
     for link in state.links:
         link.ask(ShardStatistics(is_detailed), collector.take, ANSWER_SECONDS)
 
@@ -85,14 +97,27 @@ def _queue_totals(shards: list[Row], vhosts: Collection[str]) -> Row:
     }
 
 
-def _flow(shards: list[Row], vhosts: Collection[str]) -> Row:
-    """What queues count: `counts` and `rates`."""
-    rows = [row for row in _of_vhosts(shards, vhosts) if "counts" in row]
-    return {"counts": _sum([row["counts"] for row in rows]), "rates": _rounded(_sum([row["rates"] for row in rows]))}
+def _flow(processes: list[Row], vhosts: Collection[str]) -> Row:
+    """What channels count, and what queues count beside: `counts` and `rates`."""
+    shards = [table for table in processes if table["role"] == "shard"]
+    queues = [row for row in _of_vhosts(shards, vhosts) if "counts" in row]
+    channels = [row for table in processes for vhost in vhosts for row in table.get("flow", {}).get(vhost, ())]
+    flow = {}
+    for kind in ("counts", "rates"):
+        of_queues = _sum([row[kind] for row in queues])
+        of_channels = dict.fromkeys(CHANNEL_COUNTS, 0) | _sum([row[kind] for row in channels])
+        flow[kind] = _rounded({**{name: of_queues.get(name, 0) for name in OF_QUEUES_ALONE}, **of_channels})
+    return flow
 
 
-def _of_vhost(shards: list[Row], vhost: str) -> Row:
-    return {**_queue_totals(shards, (vhost,)), "flow": _flow(shards, (vhost,))}
+def _churn(processes: list[Row]) -> Row:
+    """What came and went: `counts` and `rates`."""
+    gateways = [table["churn"] for table in processes if "churn" in table]
+    made = _sum([{name: table[name] for name in CREATED if name in table} for table in processes])
+    return {
+        "counts": {**_sum([churn["counts"] for churn in gateways]), **made},
+        "rates": _rounded(_sum([churn["rates"] for churn in gateways])),
+    }
 
 
 def _object_totals(state: GatewayState, processes: list[Row], vhosts: Collection[str]) -> Row:

@@ -3,24 +3,24 @@
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
-from shardmq.bus.coordinator_link import Reply
-from shardmq.errors import AccessRefused, InvalidRequest, NotFound
+from shardmq.bus.coordinator_link import Outcome, Reply
+from shardmq.errors import AccessRefused, InvalidRequest, NotFound, RequestError
 from shardmq.gateway.handlers.lists import user_row
-from shardmq.gateway.handlers.statistics.clients import NOUNS, list_clients
-from shardmq.gateway.handlers.statistics.entities import ENTITIES, only
+from shardmq.gateway.handlers.statistics.clients import NOUNS, ask_gateways, list_clients, reply_with
+from shardmq.gateway.handlers.statistics.entities import ENTITIES, only, with_tallies
 from shardmq.gateway.handlers.statistics.overview import sum_up
 from shardmq.gateway.handlers.statistics.paging import Row, show
 from shardmq.gateway.handlers.statistics.queues import get_queue, list_queues
+from shardmq.gateway.handlers.topics.groups import list_groups
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.client import Client
+from shardmq.gateway.state.gateway import GatewayState
 from shardmq.protocol.native.operations.statistics import StatsGet, StatsList, StatsOverview
-
-MANAGING: Final = frozenset({"management", "policymaker", "monitoring", "administrator"})
-SEEING_ALL: Final = frozenset({"monitoring", "administrator"})
+from shardmq.topology.entities import MANAGEMENT_TAGS, SEE_ALL_TAGS
 
 
 def _sees_all(client: Client) -> bool:
-    return not SEEING_ALL.isdisjoint(client.tags)
+    return not SEE_ALL_TAGS.isdisjoint(client.tags)
 
 
 def _vhosts(client: Client, vhost: str | None) -> Collection[str]:
@@ -31,7 +31,7 @@ def _vhosts(client: Client, vhost: str | None) -> Collection[str]:
         NotFound: there is no virtual host of that name.
     """
     topology = client.state.topology
-    if MANAGING.isdisjoint(client.tags):
+    if MANAGEMENT_TAGS.isdisjoint(client.tags):
         raise AccessRefused(
             f"user '{client.user}' has no tag that lets it manage: management, policymaker, monitoring or administrator"
         )
@@ -59,12 +59,50 @@ def stats_list(channel: Channel, operation: StatsList, reply: Reply) -> None:
         _list_clients(client, operation, vhosts, reply)
     elif noun in ENTITIES:
         rows, order = ENTITIES[noun]
-        reply(show(operation, rows(client.state, vhosts), _NAMES.get(noun, _name), order))
+
+        def shape(found: list[Row]) -> Row:
+            return show(operation, found, _NAMES.get(noun, _name), order)
+
+        _counted(client.state, noun, rows(client.state, vhosts), vhosts, reply_with(reply, shape))
+    elif noun == "groups":
+        _list_groups(client, operation, vhosts, reply)
     elif noun == "users":
         reply(show(operation, _users(client), _name, ("name",)))
     else:
-        nouns = ", ".join(sorted(["queues", "users", *NOUNS, *ENTITIES]))
+        nouns = ", ".join(sorted(["groups", "queues", "users", *NOUNS, *ENTITIES]))
         raise InvalidRequest(f"there is no list of '{noun}'; ask for one of {nouns}")
+
+
+def _list_groups(client: Client, operation: StatsList, vhosts: Collection[str], reply: Reply) -> None:
+    """List the groups that consume topics, of the connection's virtual host; of all in an administrative session."""
+
+    def shape(rows: list[Row]) -> Row:
+        found = [row for row in rows if row["vhost"] in vhosts]
+        return show(operation, found, lambda row: row["group"], ("vhost", "topic", "group"))
+
+    def take(outcome: Outcome) -> None:
+        if isinstance(outcome, RequestError):
+            reply(outcome)
+        else:
+            reply_with(reply, shape)(outcome)
+
+    list_groups(client, take)
+
+
+def _counted(
+    state: GatewayState, noun: str, rows: list[Row], vhosts: Collection[str], then: Callable[[list[Row]], None]
+) -> None:
+    """Call `then` with rows of the replica, and what is counted of exchanges and virtual hosts."""
+
+    def join_vhosts(summed: Any) -> None:
+        then([{**row, **summed["vhosts"].get(row["name"], {})} for row in rows])
+
+    if noun == "exchanges":
+        ask_gateways(state, noun, {"vhosts": list(vhosts)}, lambda tallies: then(with_tallies(rows, tallies)))
+    elif noun == "vhosts":
+        sum_up(state, vhosts, False, False, join_vhosts)
+    else:
+        then(rows)
 
 
 def _list_clients(client: Client, operation: StatsList, vhosts: Collection[str], reply: Reply) -> None:
@@ -110,7 +148,8 @@ def stats_get(channel: Channel, operation: StatsGet, reply: Reply) -> None:
         _get_client(client, operation, reply)
     elif noun in ENTITIES and noun != "bindings":
         rows, _ = ENTITIES[noun]
-        reply(only(rows(client.state, vhosts), noun, operation.name))
+        found = [only(rows(client.state, vhosts), noun, operation.name)]
+        _counted(client.state, noun, found, vhosts, lambda counted: reply(counted[0]))
     else:
         raise InvalidRequest(f"one of '{noun}' cannot be asked for; list them")
 

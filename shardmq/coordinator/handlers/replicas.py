@@ -7,7 +7,7 @@ from shardmq.bus.listener import Peer
 from shardmq.bus.messages.coordinator import Changes, Snapshot
 from shardmq.coordinator.rules.shard_identity import BrokerIdentity
 from shardmq.coordinator.state.pending_command import PendingCommand, Stage
-from shardmq.topology.changes import Change
+from shardmq.topology.changes import Change, QueueAdded, QueueRemoved
 from shardmq.topology.topology import Topology
 
 
@@ -20,6 +20,10 @@ class TopologyReplicas:
         topology: the authority; changed only by `tell`.
         addresses: of the shards, for the gateways.
         identity: the broker's id and the generation, for the gateways.
+
+    Attributes:
+        queues_created: since the coordinator started.
+        queues_deleted: since then.
     """
 
     def __init__(self, topology: Topology, addresses: Sequence[str], identity: BrokerIdentity) -> None:
@@ -29,6 +33,7 @@ class TopologyReplicas:
         self._versions: dict[Peer, int] = {}  # applied by each gateway
         self._waiting: dict[Peer | None, deque[PendingCommand]] = {}  # by who need not say so, in order of versions
         self._untold: list[Change] = []  # applied in this pass
+        self.queues_created = self.queues_deleted = 0
 
     def __len__(self) -> int:
         return len(self._versions)
@@ -64,6 +69,8 @@ class TopologyReplicas:
             return
         for change in changes:
             self._topology.apply(change)
+            self.queues_created += isinstance(change, QueueAdded)
+            self.queues_deleted += isinstance(change, QueueRemoved)
         if not self._untold:
             self._topology.version += 1
         self._untold += changes

@@ -83,8 +83,11 @@ class StatusCollector:
         asked = self._rounds[number]
         if not asked.missing:
             del self._rounds[number]
-            if asked.asked.noun:
-                result: Any = [row for rows in asked.others for row in rows]
+            if asked.asked.noun == "overview":
+                others = [row for rows in asked.others for row in rows]
+                result: Any = {**asked.table, "others": others}
+            elif asked.asked.noun:
+                result = [row for rows in asked.others for row in rows]
             else:
                 result = {**asked.table, "others": asked.others}
             asked.responder.answer(result)

@@ -17,6 +17,7 @@ class Facts:
     """What does not change while this process serves.
 
     Attributes:
+        url: of the broker.
         node: name of the broker as the one node that clients of RabbitMQ see.
         host: where this process listens.
         port: likewise; 0 before that where a free one is taken.
@@ -24,6 +25,7 @@ class Facts:
         started_at: seconds since 1970.
     """
 
+    url: str
     node: str
     host: str
     port: int

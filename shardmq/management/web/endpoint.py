@@ -7,6 +7,9 @@ from typing import Any, Final
 
 from shardmq.management.web.call import Call
 
+PREFIX: Final = "/api"
+"""Of the paths of the HTTP API."""
+
 
 class Right(IntEnum):
     """What a caller needs; each tag has the rights below it."""
@@ -37,7 +40,8 @@ class Answer:
     """What is answered.
 
     Attributes:
-        body: the value that becomes JSON; None for no body.
+        body: the value that becomes JSON; None for no body; bytes are sent as they are, and `headers` say what they
+            are.
         status: of HTTP.
         headers: more of the answer.
     """
@@ -68,7 +72,7 @@ class Endpoint:
 
     Attributes:
         method: of HTTP; GET is HEAD as well.
-        path: below /api, as "/queues/{vhost}/{name}".
+        path: below the prefix, as "/queues/{vhost}/{name}".
         handler: answers.
         right: what the caller needs.
         summary: a sentence for the description.
@@ -76,6 +80,7 @@ class Endpoint:
         body: type of the request's body, likewise.
         is_list: whether it takes the parameters of lists: paging, sorting, columns.
         parameters: names of others that it takes.
+        prefix: of the path.
     """
 
     method: str
@@ -87,3 +92,4 @@ class Endpoint:
     body: Any = None
     is_list: bool = False
     parameters: tuple[str, ...] = ()
+    prefix: str = PREFIX

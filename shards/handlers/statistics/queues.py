@@ -30,7 +30,7 @@ _NUMBERS: Final[dict[str, Value]] = {
     "reserved": lambda hosted: hosted.queue.reserved,
     "consumers": lambda hosted: len(hosted.consumers),
     "bytes": lambda hosted: hosted.queue.table(0)["bytes"],
-    "segments": lambda hosted: hosted.queue.table(0)["segments"],
+    "segments": lambda hosted: hosted.queue.segments,
     "active_at": lambda hosted: 0.0 if hosted.sample is None else hosted.sample.moved_at,
 }
 """Columns beside counters and rates."""

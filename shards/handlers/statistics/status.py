@@ -6,7 +6,7 @@ from typing import Any
 from shardmq.bus.listener import Responder
 from shardmq.bus.messages.base import Inspect
 from shardmq.bus.messages.stores import ChangeWatermarks
-from shardmq.runtime.vitals import vitals
+from shardmq.runtime.vitals import resources, vitals
 from shardmq.runtime.watermarks import WatermarkMonitor
 from shardmq.shards.handlers.delays import DelayedMessages
 from shardmq.shards.handlers.queues import Administration
@@ -77,6 +77,10 @@ class Status:
         state = self._state
         row = {**self._vitals(), "limits": self._watermarks.limits, "alarms_on": sorted(self._watermarks.on)}
         if is_detailed:
+            queues = state.queues.values()
+            row |= {**resources(), "disk_free_bytes": state.store.space.room().free}
+            row["dead_lettered"] = state.rates.counted("dead_letter", queues)
+            row["segments"] = sum([hosted.queue.segments for hosted in queues])
             staged = self._transactions.table()
             row["staged_bytes"] = sum([each["bytes"] for each in staged])
             row["measures"] = {**state.measures.table(), "commit_seconds": state.buffer.commit_seconds.table()}

@@ -21,6 +21,7 @@ from shardmq.message.record_batch import KEYED, RecordBatch
 class Publisher:
     """What a channel heard of its publishes."""
 
+    more_confirmed: int = 0
     confirmed: list[tuple[int, int]] = field(default_factory=list)
     refused: list[tuple[int, int]] = field(default_factory=list)
 

@@ -44,6 +44,7 @@ class Publisher:
     """A channel: its requests, and what it heard of each."""
 
     requests: int = 0
+    more_confirmed: int = 0
     confirmed: list[int] = field(default_factory=list)
     refused: list[int] = field(default_factory=list)
 

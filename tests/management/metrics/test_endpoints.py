@@ -1,0 +1,173 @@
+"""What Prometheus scrapes, read by its own client's parser, over a broker and a management process."""
+
+import base64
+import json
+import re
+import urllib.request
+from collections.abc import Iterator
+from urllib.error import HTTPError
+
+import pytest
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+import shardmq
+from shardmq.cmd.run.broker import Broker
+from tests.house.tree import ROOT
+
+READ_BY_GRAFANA = [
+    "build_info",
+    "identity_info",
+    "connections",
+    "channels",
+    "queues",
+    "global_publishers",
+    "global_consumers",
+    "queue_messages_ready",
+    "queue_messages_unacked",
+    "connections_opened_total",
+    "connections_closed_total",
+    "channels_opened_total",
+    "channels_closed_total",
+    "queues_declared_total",
+    "queues_created_total",
+    "queues_deleted_total",
+    "global_messages_received_total",
+    "global_messages_received_confirm_total",
+    "global_messages_confirmed_total",
+    "global_messages_routed_total",
+    "global_messages_unroutable_dropped_total",
+    "global_messages_unroutable_returned_total",
+    "global_messages_delivered_total",
+    "global_messages_delivered_consume_auto_ack_total",
+    "global_messages_delivered_consume_manual_ack_total",
+    "global_messages_delivered_get_auto_ack_total",
+    "global_messages_delivered_get_manual_ack_total",
+    "global_messages_get_empty_total",
+    "global_messages_redelivered_total",
+    "global_messages_acknowledged_total",
+    "process_open_fds",
+    "process_max_fds",
+    "process_resident_memory_bytes",
+    "resident_memory_limit_bytes",
+    "disk_space_available_bytes",
+    "disk_space_available_limit_bytes",
+    "erlang_uptime_seconds",
+    "message_size_bytes_bucket",
+]
+"""The metrics of Grafana's dashboard 10991, without the prefix."""
+
+
+def scrape(broker: Broker, path: str, user: str = "guest", password: str = "guest") -> dict[str, Metric]:
+    request = urllib.request.Request(broker.management_url.rstrip("/") + path)
+    request.add_header("Authorization", "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode())
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    names = [family.name for family in families]
+    assert len(names) == len(set(names)), "a family is there twice"
+    return {family.name: family for family in families}
+
+
+def samples(families: dict[str, Metric]) -> dict[str, float]:
+    """Sums by the samples' names."""
+    sums: dict[str, float] = {}
+    for family in families.values():
+        for sample in family.samples:
+            sums[sample.name] = sums.get(sample.name, 0) + sample.value
+    return sums
+
+
+@pytest.fixture(scope="module")
+def busy(managed: Broker) -> Iterator[Broker]:
+    """A broker whose clients have published, consumed and read a topic."""
+    with shardmq.connect(managed.url) as connection:
+        channel = connection.channel()
+        channel.queue_declare('odd "name"\\')
+        channel.queue_declare("work")
+        for _ in range(20):
+            channel.basic_publish("", "work", b"x" * 500)
+        message = channel.basic_get("work")
+        assert message is not None
+        message.ack()
+        consumed = channel.consume("work", auto_ack=True)
+        next(consumed)
+        channel.topic_declare("events", 2)
+        channel.basic_publish("events", "key", b"x")
+        channel.group_commit("events", "readers", {0: 0, 1: 0})
+        yield managed
+        consumed.close()
+
+
+def test_the_metrics_that_grafanas_dashboard_reads_are_there(busy: Broker) -> None:
+    found = samples(scrape(busy, "/metrics"))
+    assert {name for name in READ_BY_GRAFANA if f"rabbitmq_{name}" not in found} == set()
+    assert found["rabbitmq_identity_info"] == 1
+    assert found["rabbitmq_global_messages_received_total"] == 21
+    assert found["rabbitmq_global_messages_confirmed_total"] == 21
+    assert found["rabbitmq_global_messages_delivered_get_manual_ack_total"] == 1
+    assert found["rabbitmq_global_messages_acknowledged_total"] == 1
+    assert found["rabbitmq_message_size_bytes_count"] == 21
+
+
+def test_sizes_have_rabbitmqs_buckets(busy: Broker) -> None:
+    buckets = scrape(busy, "/metrics")["rabbitmq_message_size_bytes"].samples
+    bounds = [sample.labels["le"] for sample in buckets if sample.name.endswith("_bucket")]
+    assert bounds == ["100.0", "1000.0", "10000.0", "100000.0", "1e+06", "1e+07", "5e+07", "1e+08", "+Inf"]
+
+
+def test_the_processes_tell_what_they_measure(busy: Broker) -> None:
+    found = scrape(busy, "/metrics")
+    for name in ("confirm", "delivery", "pass", "commit", "flush"):
+        assert samples({name: found[f"shardmq_{name}_seconds"]})[f"shardmq_{name}_seconds_count"] > 0
+    assert {sample.labels["process"] for sample in found["shardmq_segments"].samples} == {"shard-0", "shard-1"}
+    lags = {sample.labels["group"]: sample.value for sample in found["shardmq_group_lag_messages"].samples}
+    assert lags == {"readers": 1}
+
+
+def test_each_object_has_metrics_of_its_own(busy: Broker) -> None:
+    found = scrape(busy, "/metrics/per-object")
+    ready = {sample.labels["queue"]: sample.value for sample in found["rabbitmq_queue_messages_ready"].samples}
+    assert ready['odd "name"\\'] == 0
+    published = {sample.labels["queue"]: sample.value for sample in found["rabbitmq_queue_messages_published"].samples}
+    assert published["work"] == 20
+    assert {sample.labels["rabbitmq_endpoint"] for sample in found["rabbitmq_identity_info"].samples} == {"per-object"}
+
+
+def test_details_are_those_that_were_asked_for(busy: Broker) -> None:
+    found = scrape(busy, "/metrics/detailed?family=queue_consumer_count&family=exchange_metrics&vhost=%2F")
+    assert set(found) == {
+        "rabbitmq_detailed_queue_consumers",
+        "rabbitmq_detailed_exchange_messages_published_in",
+        "rabbitmq_detailed_exchange_messages_published_out",
+    }
+    assert scrape(busy, "/metrics/detailed") == {}
+    with pytest.raises(HTTPError, match="400"):
+        scrape(busy, "/metrics/detailed?family=nonsense")
+    with pytest.raises(HTTPError, match="404"):
+        scrape(busy, "/metrics/detailed?family=queue_metrics&vhost=nowhere")
+
+
+def test_metrics_are_for_monitors(busy: Broker) -> None:
+    with shardmq.connect(busy.url) as connection:
+        for user, tag in (("manager", "management"), ("monitor", "monitoring")):
+            connection.user_put(user, "secret", tags=[tag])
+    assert scrape(busy, "/metrics", "monitor", "secret")
+    with pytest.raises(HTTPError, match="401"):
+        scrape(busy, "/metrics", "manager", "secret")
+    with pytest.raises(HTTPError, match="401"):
+        scrape(busy, "/metrics", "guest", "wrong")
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz"])
+def test_probes_need_no_login(busy: Broker, path: str) -> None:
+    with urllib.request.urlopen(busy.management_url.rstrip("/") + path, timeout=30) as answer:
+        assert json.load(answer) == {"status": "ok"}
+
+
+def test_every_metric_of_our_dashboard_is_there(busy: Broker) -> None:
+    found = samples(scrape(busy, "/metrics"))
+    dashboard = json.loads((ROOT / "deploy" / "grafana" / "shardmq.json").read_text())
+    expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    read = {name for expression in expressions for name in re.findall(r"\b(?:rabbitmq|shardmq)_\w+", expression)}
+    assert len(read) > 20
+    assert {name for name in read if name not in found} == set()
