@@ -134,7 +134,7 @@ class GatewayState:
     @property
     def limits(self) -> dict[str, int]:
         """The watermarks, in bytes."""
-        return self._watermarks.limits
+        return self.watermarks.limits
 
     @property
     def census(self) -> dict[str, Any]:
