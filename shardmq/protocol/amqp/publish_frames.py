@@ -22,9 +22,9 @@ PUBLISHES_KNOWN: Final = 16_384
 """Publish methods remembered by their payload. When there are more, all are forgotten: they belong to messages whose
 routing keys all differ. Each takes a kilobyte at most."""
 
-STARTS_BYTES_MAX: Final = 48 << 20
-"""What the methods remembered by their frames may take in memory, as far as that can be told: some 100,000 of them, as
-the keys of as many bindings in turn. When there are more, all are forgotten."""
+STARTS_BYTES_MAX: Final = 64 << 20
+"""What the methods remembered by their frames may take in memory, as far as that can be told: some 130,000 of them, for
+the keys of 100,000 bindings in turn. When there are more, all are forgotten."""
 
 START_BYTES: Final = 350
 """What each takes beside its frame and as many bytes again for its names (measured)."""
