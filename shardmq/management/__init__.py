@@ -7,5 +7,5 @@ own/        The endpoints that RabbitMQ does not have.
 page/       The page for operators, and how it is served.
 metrics/    What Prometheus scrapes.
 web/        What endpoints share: requests, rights, answers, errors, lists.
-state/      What it knows while it runs: callers' logins.
+state/      What it knows while it runs: callers' logins, sessions of browsers.
 """

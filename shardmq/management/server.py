@@ -1,5 +1,6 @@
 """The HTTP server: finds a request's endpoint, checks who asks, and answers in RabbitMQ's shape."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
@@ -14,13 +15,28 @@ from shardmq.management.page import page_file
 from shardmq.management.state.callers import Caller, Callers, Credentials
 from shardmq.management.state.facts import Facts
 from shardmq.management.state.sessions import Sessions
-from shardmq.management.web.authentication import CHALLENGE, COOKIE, PAGE_HEADER, check_source, credentials_of
+from shardmq.management.web.authentication import (
+    CHALLENGE,
+    COOKIE,
+    PAGE_HEADER,
+    SAFE_METHODS,
+    check_source,
+    credentials_of,
+)
 from shardmq.management.web.call import BODY_BYTES_MAX, QUERY_BYTES_MAX, Call
 from shardmq.management.web.encoding import encoded
 from shardmq.management.web.endpoint import PREFIX, Answer, Endpoint, Right
 from shardmq.management.web.errors import NOT_MANAGER, ApiError
 
+REQUEST_SECONDS: Final = 60.0
+"""For one request, its body included."""
+
+LARGE_REQUESTS_MAX: Final = 4
+"""Requests with large bodies that are carried out at once; more wait."""
+
 _log = logging.getLogger(__name__)
+_audit = logging.getLogger("shardmq.management.audit")
+"""A line for every change: who, from where, what."""
 
 Handling = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -58,6 +74,7 @@ class Server:
         self._facts = facts
         self._endpoints = endpoints
         self._sessions = Sessions()
+        self._large = asyncio.Semaphore(LARGE_REQUESTS_MAX)
 
     def application(self) -> web.Application:
         """The application for aiohttp, with all routes."""
@@ -73,21 +90,21 @@ class Server:
         async def answer(request: web.Request) -> web.StreamResponse:
             return await self._answer(request, endpoint)
 
-        route = application.router.add_get if endpoint.method == hdrs.METH_GET else None
-        if route is not None:
-            route(endpoint.prefix + endpoint.path, answer)
+        path = f"{endpoint.prefix}{endpoint.path}{{slash:/?}}"  # as RabbitMQ does, which clients have come to need
+        if endpoint.method == hdrs.METH_GET:
+            application.router.add_get(path, answer)
         else:
-            application.router.add_route(endpoint.method, endpoint.prefix + endpoint.path, answer)
+            application.router.add_route(endpoint.method, path, answer)
 
     async def _answer(self, request: web.Request, endpoint: Endpoint) -> web.StreamResponse:
         if endpoint.right is Right.NOTHING:
-            return self._response(request, await endpoint.handler(self._call(request, None)))
+            return self._response(request, await self._handled(request, endpoint, None))
         credentials = credentials_of(request, self._sessions)
         try:
-            async with self._callers.borrow(credentials) as caller:
+            async with self._callers.borrow(credentials, request.remote or "") as caller:
                 if not endpoint.right.is_of(caller.tags):
                     raise ApiError.not_authorised(NEEDED.get(endpoint.right, NOT_MANAGER))
-                return self._response(request, await endpoint.handler(self._call(request, caller)))
+                return self._response(request, await self._handled(request, endpoint, caller))
         except AuthenticationFailed as fault:
             error = ApiError.of(fault)
             if fault.code == ReplyCode.ACCESS_REFUSED:
@@ -102,7 +119,7 @@ class Server:
             raise ApiError.bad_request("give a form with username and password")
         credentials = Credentials(user, password)
         check_source(request, credentials)
-        async with self._callers.borrow(credentials) as caller:
+        async with self._callers.borrow(credentials, request.remote or "") as caller:
             tags = list(caller.tags)
         answer = self._response(request, Answer({"name": user, "tags": tags}))
         token = self._sessions.begin(credentials)
@@ -116,8 +133,21 @@ class Server:
         answer.del_cookie(COOKIE, path="/")
         return answer
 
-    def _call(self, request: web.Request, caller: Caller | None) -> Call:
-        return Call(request, caller, self._facts, BODY_BYTES_MAX)
+    async def _handled(self, request: web.Request, endpoint: Endpoint, caller: Caller | None) -> Answer:
+        call = Call(request, caller, self._facts, endpoint.body_bytes_max)
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                if endpoint.body_bytes_max > BODY_BYTES_MAX:
+                    async with self._large:
+                        answer = await endpoint.handler(call)
+                else:
+                    answer = await endpoint.handler(call)
+        except TimeoutError:
+            raise ApiError(503, "timeout", f"this was not done within {REQUEST_SECONDS:.0f} s") from None
+        if caller is not None and request.method not in SAFE_METHODS:
+            what = f"{request.method} {request.raw_path}: {answer.status}"
+            _audit.info("user %r from %s: %s", caller.user, request.remote, what)
+        return answer
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handling) -> web.StreamResponse:

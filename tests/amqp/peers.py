@@ -3,7 +3,8 @@
     python peers.py FOLDER STAMP
 
 Into FOLDER come `debian/` (clients in C and Java, the machine-readable specification), `sdists/` (source distributions
-of py-amqp and kombu as installed, with their own integration tests) and `node/` (amqplib). Nothing needs root. What
+of py-amqp and kombu as installed, with their own integration tests), `node/` (amqplib), `management/` (rabbitmqadmin,
+and Nagios' checks of RabbitMQ) and `managers/` (clients of the HTTP API in Python). Nothing needs root. What
 cannot be had here is said, and its tests are skipped; where SHARDMQ_PEERS is "required" it is an error. STAMP is
 touched when all is there.
 """
@@ -25,6 +26,14 @@ DEBIAN: Final = (
 )
 SDISTS: Final = ("amqp", "kombu")
 NODE: Final = ("amqplib@2",)
+MANAGEMENT: Final = (
+    "rabbitmq-server",  # for rabbitmqadmin, its script
+    *("nagios-plugins-rabbitmq", "libmonitoring-plugin-perl", "libclass-accessor-perl", "libconfig-tiny-perl"),
+    *("libmath-calc-units-perl", "libparams-validate-perl", "libmodule-implementation-perl"),
+    *("libmodule-runtime-perl", "libtry-tiny-perl", "libreadonly-perl", "libjson-perl", "libwww-perl", "liburi-perl"),
+)
+MANAGERS: Final = ("amqpstorm>=3.1", "pyrabbit2>=1.0.7", "flower>=2", "tornado>=6.4", "humanize>=4", "requests>=2.32")
+"""Python's clients of the HTTP API, beside the tests' own packages as their dependencies are others'."""
 
 SECONDS_MAX: Final = 300
 """For one command: they load a few megabytes."""
@@ -86,6 +95,13 @@ def fetch_node(folder: Path, packages: list[str]) -> None:
     run(*npm, *packages)
 
 
+def fetch_python(folder: Path, packages: list[str]) -> None:
+    """Python packages, to be put on the path of those tests that use them."""
+    pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile")
+    more = ("urllib3", "certifi", "charset-normalizer")  # of requests
+    run(*pip, "--no-deps", "--target", str(folder), *packages, *more)
+
+
 def installed(name: str) -> str:
     """A Python package as pip names its version."""
     return f"{name}=={importlib.metadata.version(name)}"
@@ -96,6 +112,8 @@ PEERS: Final[dict[str, tuple[Fetch, list[str]]]] = {
     "debian": (fetch_debian, [*DEBIAN]),
     "sdists": (fetch_sdists, [installed(name) for name in SDISTS]),
     "node": (fetch_node, [*NODE]),
+    "management": (fetch_debian, [*MANAGEMENT]),
+    "managers": (fetch_python, [*MANAGERS]),
 }
 """What fetches each folder, and what is to be in it."""
 

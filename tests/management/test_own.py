@@ -6,8 +6,7 @@ import pytest
 
 import shardmq
 from shardmq.cmd.run.broker import Broker
-
-from .browser import Browser, Refused
+from tests.management.browser import Browser, Refused
 
 
 @pytest.fixture(scope="module")

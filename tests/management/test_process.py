@@ -10,8 +10,7 @@ import pytest
 import shardmq
 from shardmq.cmd.run.broker import Broker
 from shardmq.cmd.run.invocation import command, environment
-
-from .browser import Browser, Refused
+from tests.management.browser import Browser, Refused
 
 
 def test_a_process_that_ends_is_started_again_and_the_broker_goes_on(managed: Broker) -> None:

@@ -10,8 +10,7 @@ import pytest
 
 import shardmq
 from shardmq.cmd.run.broker import Broker
-
-from .browser import Browser, Refused
+from tests.management.browser import Browser, Refused
 
 
 def refused(browser: Browser, method: str, path: str, body: object = None) -> tuple[int, str | None, str | None]:
@@ -67,7 +66,11 @@ def test_names_in_paths_may_have_any_character(managed: Broker, admin: Browser) 
 
 def test_what_is_not_there_is_said_in_rabbitmqs_shape(admin: Browser) -> None:
     assert refused(admin, "GET", "/nonsense") == (404, "Object Not Found", "Not Found")
-    assert refused(admin, "GET", "/queues/%2F/none") == (404, "not_found", "no queue 'none' in vhost '/'")
+    assert refused(admin, "GET", "/queues/%2F/none") == (
+        404,
+        "not_found",
+        "no queue 'none' in vhost '/'; declare it first",
+    )
     status, error, _ = refused(admin, "DELETE", "/overview")
     assert (status, error, admin.headers["allow"]) == (405, "Method Not Allowed", "GET,HEAD")
     admin.ask("OPTIONS", "/overview")

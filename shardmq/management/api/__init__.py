@@ -6,6 +6,9 @@ exchanges.py    Exchanges.
 queues.py       Queues.
 bindings.py     Bindings, and the key that names one.
 vhosts.py       Virtual hosts.
+messages.py     Publishing and getting messages.
+limits.py       Limits of virtual hosts and users.
+health.py       Health checks.
 users.py        Users, who the caller is.
 permissions.py  Permissions.
 definitions.py  All that is durable, in RabbitMQ's shape.
@@ -19,11 +22,15 @@ from shardmq.management.api import (
     cluster,
     definitions,
     exchanges,
+    health,
+    limits,
+    messages,
     permissions,
     queues,
     users,
     vhosts,
 )
+from shardmq.management.web import absent
 from shardmq.management.web.endpoint import Endpoint
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
@@ -36,5 +43,9 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *users.ENDPOINTS,
     *permissions.ENDPOINTS,
     *definitions.ENDPOINTS,
+    *messages.ENDPOINTS,
+    *limits.ENDPOINTS,
+    *health.ENDPOINTS,
+    *absent.ENDPOINTS,
 )
 """All there are."""

@@ -7,10 +7,11 @@ from urllib.parse import quote
 import msgspec
 import xxhash
 
-from shardmq.management.api.exchanges import find_exchange
+from shardmq.management.api.exchanges import exchange_name, find_exchange
+from shardmq.management.web.body import table, text
 from shardmq.management.web.call import Call, Row
 from shardmq.management.web.encoding import plain
-from shardmq.management.web.endpoint import Answer, Endpoint, Right
+from shardmq.management.web.endpoint import NO_CONTENT, Answer, Endpoint, Right
 from shardmq.management.web.errors import ApiError
 from shardmq.management.web.listing import listed
 from shardmq.topology.entities import DEFAULT_EXCHANGE
@@ -142,8 +143,49 @@ async def get_binding(call: Call) -> Answer:
     return Answer(await one_of(call))
 
 
+def _location(call: Call, key: str) -> str:
+    """Where a new binding is, from the path that was asked: clients take the last part as its properties key."""
+    parts = [quote(call.part(name), safe="") for name in ("vhost", "source", "destination")]
+    vhost, source, destination = parts
+    return f"../../../../{vhost}/e/{source}/{call.part('kind')}/{destination}/{quote(key, safe='~')}"
+
+
+async def post_binding(call: Call) -> Answer:
+    """Bind a queue or an exchange to an exchange."""
+    body = await call.body()
+    key, arguments = text(body, "routing_key", ""), table(body, "arguments")
+    source, destination = exchange_name(call.part("source")), call.part("destination")
+    channel = await call.channel(call.part("vhost"))
+    if ENDS[call.part("kind")] == "queue":
+        await channel.queue_bind(destination, source, key, arguments)
+    else:
+        await channel.exchange_bind(exchange_name(destination), source, key, arguments)
+    return Answer(status=201, headers={"Location": _location(call, properties_key(key, plain(arguments)))})
+
+
+async def delete_binding(call: Call) -> Answer:
+    """Remove a binding."""
+    found = await one_of(call)
+    channel = await call.channel(found["vhost"])
+    ends = found["destination"], found["source"], found["routing_key"]
+    rows = await call.rows("bindings", found["vhost"])
+    arguments = next((row["arguments"] for row in rows if binding_row(row) == found), found["arguments"])
+    if found["destination_type"] == "queue":
+        await channel.queue_unbind(*ends, arguments)
+    else:
+        await channel.exchange_unbind(*ends, arguments)
+    return NO_CONTENT
+
+
 def _list(path: str, handler: Any, summary: str) -> Endpoint:
     return Endpoint("GET", path, handler, Right.MANAGEMENT, summary, list[Row], is_list=True)
+
+
+class BindingBody(msgspec.Struct):
+    """What a binding is to be."""
+
+    routing_key: str = ""
+    arguments: Row = {}
 
 
 BETWEEN: Final = "/bindings/{vhost}/e/{source}/{kind:[qe]}/{destination}"
@@ -156,5 +198,7 @@ ENDPOINTS: Final = (
     _list("/exchanges/{vhost}/{exchange}/bindings/destination", list_bindings_to, "Bindings to an exchange."),
     _list(BETWEEN, list_bindings_between, "The bindings between an exchange and a queue or exchange."),
     Endpoint("GET", BETWEEN + "/{key}", get_binding, Right.MANAGEMENT, "One binding.", Row),
+    Endpoint("POST", BETWEEN, post_binding, Right.MANAGEMENT, "Bind to an exchange.", body=BindingBody),
+    Endpoint("DELETE", BETWEEN + "/{key}", delete_binding, Right.MANAGEMENT, "Remove a binding."),
 )
 """What this file answers."""

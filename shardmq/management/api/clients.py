@@ -5,9 +5,10 @@ from typing import Any, Final
 from shardmq.limits import CHANNELS_MAX
 from shardmq.management.web.call import Call, Row
 from shardmq.management.web.encoding import plain
-from shardmq.management.web.endpoint import Answer, Endpoint, Right
+from shardmq.management.web.endpoint import NO_CONTENT, Answer, Endpoint, Right
 from shardmq.management.web.errors import ApiError
 from shardmq.management.web.listing import listed
+from shardmq.management.web.paged import message_stats, paged, sort_names
 
 PROTOCOLS: Final = {"AMQP 0-9-1": "AMQP 0-9-1", "shardmq": "shardmq"}
 
@@ -34,6 +35,7 @@ def connection_row(row: Row, node: str) -> Row:
         "client_properties": plain(row["client_properties"]),
         "gateway": row["gateway"],
         **{name: row[name] for name in _IF_KNOWN if name in row},
+        **({"message_stats": message_stats(row["counts"], row.get("rates") or {})} if row.get("counts") else {}),
     }
 
 
@@ -120,16 +122,22 @@ async def consumers_of(call: Call, vhost: str | None = None) -> list[Row]:
     return [consumer_row(row, call.facts.node, known.get(row["connection"])) for row in rows]
 
 
+SORTS: Final = sort_names({name: name for name in ("user", "vhost", "protocol", "state", "channels", "connected_at")})
+"""Columns that the broker sorts connections by, in RabbitMQ's words and ours."""
+
+
+async def _connections(call: Call, vhost: str | None) -> Answer:
+    return Answer(await paged(call, "connections", vhost, lambda row: connection_row(row, call.facts.node), SORTS))
+
+
 async def list_connections(call: Call) -> Answer:
     """All connections."""
-    rows = [connection_row(row, call.facts.node) for row in await connections_of(call)]
-    return Answer(listed(rows, call.query))
+    return await _connections(call, None)
 
 
 async def list_connections_of_vhost(call: Call) -> Answer:
     """The connections of a virtual host."""
-    rows = [connection_row(row, call.facts.node) for row in await connections_of(call, await call.vhost())]
-    return Answer(listed(rows, call.query))
+    return await _connections(call, await call.vhost())
 
 
 async def list_connections_of_user(call: Call) -> Answer:
@@ -189,6 +197,30 @@ async def list_consumers_of_vhost(call: Call) -> Answer:
     return Answer(listed(await consumers_of(call, await call.vhost()), call.query))
 
 
+def _reason(call: Call) -> str:
+    return call.request.headers.get("X-Reason", "Closed via management plugin")[:REASON_MAX]
+
+
+async def delete_connection(call: Call) -> Answer:
+    """Close a connection."""
+    name = (await _connection(call))["name"]
+    await (await call.caller.administration()).connection_expel(name, _reason(call))
+    return NO_CONTENT
+
+
+async def delete_connections_of_user(call: Call) -> Answer:
+    """Close all connections of a user."""
+    user, administration = call.part("user"), await call.caller.administration()
+    for row in await connections_of(call):
+        if row["user"] == user:
+            await administration.connection_expel(row["name"], _reason(call))
+    return NO_CONTENT
+
+
+REASON_MAX: Final = 255
+"""Characters of a reason; clients are told no more."""
+
+
 def _list(path: str, handler: Any, summary: str) -> Endpoint:
     return Endpoint("GET", path, handler, Right.MANAGEMENT, summary, list[Row], is_list=True)
 
@@ -197,6 +229,14 @@ ENDPOINTS: Final = (
     _list("/connections", list_connections, "Connections that the caller may see."),
     _list("/connections/username/{user}", list_connections_of_user, "The connections of a user."),
     Endpoint("GET", "/connections/{connection}", get_connection, Right.MANAGEMENT, "One connection.", Row),
+    Endpoint("DELETE", "/connections/{connection}", delete_connection, Right.MANAGEMENT, "Close a connection."),
+    Endpoint(
+        "DELETE",
+        "/connections/username/{user}",
+        delete_connections_of_user,
+        Right.MANAGEMENT,
+        "Close the connections of a user.",
+    ),
     _list("/connections/{connection}/channels", list_channels_of_connection, "The channels of a connection."),
     _list("/vhosts/{vhost}/connections", list_connections_of_vhost, "The connections of a virtual host."),
     _list("/channels", list_channels, "Channels that the caller may see."),

@@ -4,12 +4,12 @@ import os
 import platform
 from typing import Any, Final
 
-from shardmq.management.api.clients import connections_of
-from shardmq.management.api.exchanges import exchanges_of
 from shardmq.management.state.facts import LIKE_RABBITMQ, Facts
 from shardmq.management.web.call import Call, Row
 from shardmq.management.web.endpoint import Answer, Endpoint, Right
 from shardmq.management.web.errors import ApiError
+from shardmq.management.web.paged import message_stats
+from shardmq.runtime.memory import machine_bytes
 from shardmq.version import VERSION
 
 EXCHANGE_TYPES: Final = {
@@ -30,6 +30,8 @@ CHURN: Final = (
     "queue_declared",
     "queue_deleted",
 )
+
+OBJECTS: Final = ("channels", "connections", "consumers", "exchanges", "queues")
 
 TOTALS: Final = (
     "ack",
@@ -91,12 +93,16 @@ def listeners(facts: Facts, processes: list[Row]) -> list[Row]:
     ]
 
 
+def _flow(found: Row) -> Row:
+    """The messages of an overview; what is not counted is 0, as agents refuse what is missing."""
+    return {**with_rates({}, TOTALS), **message_stats(found["counts"], found["rates"])}
+
+
 async def overview(call: Call) -> Answer:
     """What there is, in numbers."""
     facts = call.facts
-    status = await (await call.caller.administration()).status()
-    queues = await call.rows("queues")
-    connections = await connections_of(call)
+    found = await (await call.caller.administration()).stats_overview()
+    totals, objects = found["queue_totals"], found["object_totals"]
     shown: Row = {
         **versions(),
         "cluster_name": facts.node,
@@ -107,24 +113,18 @@ async def overview(call: Call) -> Answer:
         "statistics_db_event_queue": 0,
         "sample_retention_policies": {"global": [600, 3600, 86400], "basic": [600, 3600], "detailed": [600]},
         "exchange_types": _types(),
-        "message_stats": with_rates({}, TOTALS),
-        "churn_rates": with_rates({}, CHURN),
-        "queue_totals": with_rates(
-            {
-                "messages": sum([row["messages"] or 0 for row in queues]),
-                "messages_ready": sum([row["ready"] or 0 for row in queues]),
-                "messages_unacknowledged": sum([row["unacked"] or 0 for row in queues]),
-            },
-            ("messages", "messages_ready", "messages_unacknowledged"),
-        ),
-        "object_totals": {
-            "channels": sum([row["channels"] for row in connections]),
-            "connections": len(connections),
-            "consumers": len(await call.rows("consumers")),
-            "exchanges": len(await exchanges_of(call)),
-            "queues": len(queues),
+        "message_stats": _flow(found),
+        "churn_rates": with_rates(found.get("churn", {}), CHURN),
+        "queue_totals": {
+            "messages": totals["messages"],
+            "messages_ready": totals["ready"],
+            "messages_unacknowledged": totals["unacked"],
+            "messages_details": {"rate": totals["rates"]["messages"]},
+            "messages_ready_details": {"rate": totals["rates"]["ready"]},
+            "messages_unacknowledged_details": {"rate": totals["rates"]["unacked"]},
         },
-        "listeners": listeners(facts, status["processes"]),
+        "object_totals": {name: objects[name] for name in OBJECTS},
+        "listeners": listeners(facts, found.get("processes", [])),
         "contexts": [
             {
                 "node": facts.node,
@@ -146,6 +146,7 @@ def node_row(facts: Facts, processes: list[Row]) -> Row:
     """The broker as one node."""
     alarms = [text for row in processes for text in row.get("alarms", [])]
     file_limit = 1 << 20
+    connections = sum(row.get("connections", 0) for row in processes)
     return {
         "name": facts.node,
         "type": "disc",
@@ -157,14 +158,14 @@ def node_row(facts: Facts, processes: list[Row]) -> Row:
         "run_queue": 0,
         "processors": os.cpu_count() or 1,
         "mem_used": sum(row["rss_bytes"] for row in processes),
-        "mem_limit": 0,
+        "mem_limit": machine_bytes(),
         "mem_alarm": any("memory" in text for text in alarms),
         "disk_free": 0,
         "disk_free_limit": 0,
         "disk_free_alarm": any("disk" in text for text in alarms),
-        "fd_used": 0,
+        "fd_used": connections + len(processes),  # at least: what is known of them from here
         "fd_total": file_limit,
-        "sockets_used": sum(row.get("connections", 0) for row in processes),
+        "sockets_used": connections,
         "sockets_total": file_limit,
         "proc_used": len(processes),
         "proc_total": 1 << 16,
@@ -181,8 +182,8 @@ def node_row(facts: Facts, processes: list[Row]) -> Row:
 
 
 async def _node(call: Call) -> Row:
-    status = await (await call.caller.administration()).status()
-    return node_row(call.facts, status["processes"])
+    found = await (await call.caller.administration()).stats_overview()
+    return node_row(call.facts, found.get("processes", []))
 
 
 async def list_nodes(call: Call) -> Answer:
@@ -193,7 +194,8 @@ async def list_nodes(call: Call) -> Answer:
 async def get_node(call: Call) -> Answer:
     """The broker as one node."""
     name = call.part("node")
-    if name != call.facts.node:
+    host = call.facts.node.partition("@")[2]
+    if name not in (call.facts.node, f"rabbit@{host}"):  # what clients of RabbitMQ make of the host
         raise ApiError.not_found(f"no node '{name}'; this broker is '{call.facts.node}'")
     return Answer(await _node(call))
 

@@ -2,9 +2,12 @@
 
 from typing import Final
 
+import msgspec
+
+from shardmq.management.web.body import flag, table, text
 from shardmq.management.web.call import Call, Row
 from shardmq.management.web.encoding import plain
-from shardmq.management.web.endpoint import Answer, Endpoint, Right
+from shardmq.management.web.endpoint import NO_CONTENT, Answer, Endpoint, Right, put
 from shardmq.management.web.listing import listed
 from shardmq.topology.entities import DEFAULT_EXCHANGE
 
@@ -77,6 +80,38 @@ async def get_exchange(call: Call) -> Answer:
     return Answer({**await find_exchange(call), "incoming": [], "outgoing": []})
 
 
+async def put_exchange(call: Call) -> Answer:
+    """Declare an exchange."""
+    vhost, name, body = call.part("vhost"), exchange_name(call.part("exchange")), await call.body()
+    kind, durable = text(body, "type", "direct"), flag(body, "durable", True)
+    auto_delete, internal = flag(body, "auto_delete"), flag(body, "internal")
+    arguments = table(body, "arguments")
+    channel = await call.channel(vhost)
+    is_new = not await call.exists(channel.exchange_declare(name, kind, passive=True))
+    await channel.exchange_declare(name, kind, durable, arguments, auto_delete, internal)
+    return put(is_new)
+
+
+async def delete_exchange(call: Call) -> Answer:
+    """Delete an exchange."""
+    name = (await find_exchange(call))["name"]
+    channel = await call.channel(call.part("vhost"))
+    await channel.exchange_delete(name, call.has_flag("if-unused"))
+    return NO_CONTENT
+
+
+class ExchangeBody(msgspec.Struct):
+    """What an exchange is to be."""
+
+    type: str = "direct"
+    durable: bool = True
+    auto_delete: bool = False
+    internal: bool = False
+    arguments: Row = {}
+
+
+EXCHANGE: Final = "/exchanges/{vhost}/{exchange}"
+
 ENDPOINTS: Final = (
     Endpoint(
         "GET",
@@ -96,6 +131,8 @@ ENDPOINTS: Final = (
         list[Row],
         is_list=True,
     ),
-    Endpoint("GET", "/exchanges/{vhost}/{exchange}", get_exchange, Right.MANAGEMENT, "One exchange.", Row),
+    Endpoint("GET", EXCHANGE, get_exchange, Right.MANAGEMENT, "One exchange.", Row),
+    Endpoint("PUT", EXCHANGE, put_exchange, Right.MANAGEMENT, "Declare an exchange.", body=ExchangeBody),
+    Endpoint("DELETE", EXCHANGE, delete_exchange, Right.MANAGEMENT, "Delete an exchange.", parameters=("if-unused",)),
 )
 """What this file answers."""

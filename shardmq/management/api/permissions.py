@@ -2,9 +2,12 @@
 
 from typing import Any, Final
 
+import msgspec
+
 from shardmq.management.api.users import find_user
+from shardmq.management.web.body import text
 from shardmq.management.web.call import Call, Row
-from shardmq.management.web.endpoint import Answer, Endpoint, Right
+from shardmq.management.web.endpoint import NO_CONTENT, Answer, Endpoint, Right, put
 from shardmq.management.web.errors import ApiError
 from shardmq.management.web.listing import listed
 
@@ -43,6 +46,34 @@ async def get_permission(call: Call) -> Answer:
     return Answer(await find_permission(call))
 
 
+async def put_permission(call: Call) -> Answer:
+    """Set what a user may do in a virtual host."""
+    vhost, body = await call.vhost(), await call.body()
+    user = (await find_user(call, call.part("user")))["name"]
+    configure, write, read = (text(body, name) for name in ("configure", "write", "read"))
+    is_new = all(row["user"] != user for row in await call.rows("permissions", vhost))
+    await (await call.caller.administration()).permission_put(user, vhost, configure, write, read)
+    return put(is_new)
+
+
+async def delete_permission(call: Call) -> Answer:
+    """Take a user's permission in a virtual host away."""
+    found = await find_permission(call)
+    await (await call.caller.administration()).permission_delete(found["user"], found["vhost"])
+    return NO_CONTENT
+
+
+class PermissionBody(msgspec.Struct):
+    """What a user may do, as regular expressions of names."""
+
+    configure: str
+    write: str
+    read: str
+
+
+PERMISSION: Final = "/permissions/{vhost}/{user}"
+
+
 def _list(path: str, handler: Any, summary: str) -> Endpoint:
     return Endpoint("GET", path, handler, Right.ADMINISTRATOR, summary, list[Row], is_list=True)
 
@@ -52,6 +83,8 @@ ENDPOINTS: Final = (
     _list("/permissions/{vhost}", list_permissions_of_vhost, "The permissions in a virtual host."),
     _list("/vhosts/{vhost}/permissions", list_permissions_of_vhost, "The permissions in a virtual host."),
     _list("/users/{user}/permissions", list_permissions_of_user, "The permissions of a user."),
-    Endpoint("GET", "/permissions/{vhost}/{user}", get_permission, Right.ADMINISTRATOR, "One user's permission.", Row),
+    Endpoint("GET", PERMISSION, get_permission, Right.ADMINISTRATOR, "One user's permission.", Row),
+    Endpoint("PUT", PERMISSION, put_permission, Right.ADMINISTRATOR, "Set a permission.", body=PermissionBody),
+    Endpoint("DELETE", PERMISSION, delete_permission, Right.ADMINISTRATOR, "Delete a permission."),
 )
 """What this file answers."""

@@ -2,9 +2,14 @@
 
 from typing import Final
 
+import msgspec
+
+from shardmq.management.web.body import text, words
 from shardmq.management.web.call import Call, Row
-from shardmq.management.web.endpoint import Answer, Endpoint, Right
+from shardmq.management.web.endpoint import NO_CONTENT, Answer, Endpoint, Right, put
+from shardmq.management.web.errors import ApiError
 from shardmq.management.web.listing import listed
+from shardmq.management.web.paged import message_stats
 
 
 def vhost_row(row: Row, node: str, counts: Row) -> Row:
@@ -24,13 +29,19 @@ def vhost_row(row: Row, node: str, counts: Row) -> Row:
 
 async def counts_of(call: Call) -> dict[str, Row]:
     """The messages in each virtual host."""
-    counts: dict[str, Row] = {}
-    for row in await call.rows("queues"):
-        counted = counts.setdefault(row["vhost"], {"messages": 0, "messages_ready": 0, "messages_unacknowledged": 0})
-        counted["messages"] += row["messages"] or 0
-        counted["messages_ready"] += row["ready"] or 0
-        counted["messages_unacknowledged"] += row["unacked"] or 0
-    return counts
+    found = await (await call.caller.administration()).stats_overview()
+    return {
+        name: {
+            "messages": counted["messages"],
+            "messages_ready": counted["ready"],
+            "messages_unacknowledged": counted["unacked"],
+            "messages_details": {"rate": counted["rates"]["messages"]},
+            "messages_ready_details": {"rate": counted["rates"]["ready"]},
+            "messages_unacknowledged_details": {"rate": counted["rates"]["unacked"]},
+            "message_stats": message_stats(counted["flow"]["counts"], counted["flow"]["rates"]),
+        }
+        for name, counted in found["vhosts"].items()
+    }
 
 
 async def list_vhosts(call: Call) -> Answer:
@@ -47,10 +58,49 @@ async def get_vhost(call: Call) -> Answer:
     return Answer(vhost_row(row, call.facts.node, (await counts_of(call)).get(name, {})))
 
 
+async def put_vhost(call: Call) -> Answer:
+    """Create a virtual host, or change what is said of it."""
+    name, body = call.part("vhost"), await call.body()
+    kind = text(body, "default_queue_type", "classic")
+    if kind not in ("classic", "undefined", ""):
+        raise ApiError.bad_request(f"default_queue_type is '{kind}'; queues have the type they are declared with")
+    is_new = all(row["name"] != name for row in await call.rows("vhosts"))
+    connection = await call.caller.administration()
+    await connection.vhost_put(name, text(body, "description", ""), words(body, "tags"))
+    if is_new:  # RabbitMQ's management gives whoever makes one all permissions there
+        await connection.permission_put(call.user, name, ".*", ".*", ".*")
+    return put(is_new)
+
+
+async def delete_vhost(call: Call) -> Answer:
+    """Delete a virtual host with everything in it."""
+    name = await call.vhost()
+    await (await call.caller.administration()).vhost_delete(name)
+    return NO_CONTENT
+
+
+async def start_vhost(call: Call) -> Answer:
+    """Do as if a virtual host were started: all are."""
+    await call.vhost()
+    return NO_CONTENT
+
+
+class VhostBody(msgspec.Struct):
+    """What is said of a virtual host."""
+
+    description: str = ""
+    tags: list[str] | str = []
+
+
+VHOST: Final = "/vhosts/{vhost}"
+
 ENDPOINTS: Final = (
     Endpoint(
         "GET", "/vhosts", list_vhosts, Right.MANAGEMENT, "Virtual hosts the caller may see.", list[Row], is_list=True
     ),
-    Endpoint("GET", "/vhosts/{vhost}", get_vhost, Right.MANAGEMENT, "One virtual host.", Row),
+    Endpoint("GET", VHOST, get_vhost, Right.MANAGEMENT, "One virtual host.", Row),
+    Endpoint("PUT", VHOST, put_vhost, Right.ADMINISTRATOR, "Create or change a virtual host.", body=VhostBody),
+    Endpoint("DELETE", VHOST, delete_vhost, Right.ADMINISTRATOR, "Delete a virtual host with all in it."),
+    Endpoint("POST", VHOST + "/start/{node}", start_vhost, Right.ADMINISTRATOR, "Nothing: all are running."),
 )
 """What this file answers."""

@@ -13,6 +13,7 @@ import hashlib
 import hmac
 import secrets
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Final, NamedTuple
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -35,6 +36,9 @@ CONNECTIONS_MAX: Final = 512
 LOGINS_MAX: Final = 64
 """Logins under way at once: the broker answers wrong ones late, so that guessing is slow."""
 
+LOGINS_OF_PEER_MAX: Final = 32
+"""Of them, from one address."""
+
 TIMEOUT_SECONDS: Final = 15.0
 """For a login, or for an answer; wrong passwords may take ten seconds."""
 
@@ -56,12 +60,14 @@ class Caller:
     Attributes:
         user: its name.
         requests: how many are under way.
+        is_forgotten: whether it is closed behind its requests.
         used_at: monotonic time of the last request's end.
     """
 
     def __init__(self, callers: "Callers", credentials: Credentials) -> None:
         self.user = credentials.user
         self.requests = 0
+        self.is_forgotten = False
         self.used_at = time.monotonic()
         self._callers = callers
         self._credentials = credentials
@@ -85,6 +91,10 @@ class Caller:
         """Whether the broker has let it in, and has not ended that."""
         connection = self._connections.get("")
         return connection is not None and connection.is_open
+
+    def forget_others(self, user: str) -> None:
+        """Have a user log in again: password or tags were changed, or the user deleted."""
+        self._callers.forget(user)
 
     async def administration(self) -> Connection:
         """A connection in no virtual host.
@@ -146,11 +156,12 @@ class Callers:
         self._key = secrets.token_bytes(32)
         self._callers: dict[bytes, Caller] = {}
         self._logins = 0
+        self._guesses: Counter[str] = Counter()
         self._closing: set[asyncio.Task[None]] = set()
 
     @contextlib.asynccontextmanager
-    async def borrow(self, credentials: Credentials) -> AsyncIterator[Caller]:
-        """The caller with these credentials, logged in, for one request.
+    async def borrow(self, credentials: Credentials, peer: str = "") -> AsyncIterator[Caller]:
+        """The caller with these credentials, logged in, for one request of that address.
 
         Raises:
             AuthenticationFailed: user or password are wrong, or the user has no tag.
@@ -164,15 +175,29 @@ class Callers:
             caller = Caller(self, credentials)
         caller.requests += 1
         try:
-            await caller.administration()
+            if not caller.is_logged_in:
+                await self._log_in(caller, peer)
             if is_new:
                 caller = self._keep(key, caller)
             yield caller
         finally:
             caller.requests -= 1
             caller.used_at = time.monotonic()
-            if not caller.is_logged_in and not caller.requests and self._callers.get(key) is caller:
+            if caller.is_forgotten and not caller.requests:
+                self._close(caller)
+            elif not caller.is_logged_in and not caller.requests and self._callers.get(key) is caller:
                 self._drop(key)
+
+    async def _log_in(self, caller: Caller, peer: str) -> None:
+        """Have the broker check a caller; who guesses passwords must not keep others waiting."""
+        if self._guesses[peer] >= LOGINS_OF_PEER_MAX:
+            raise Unavailable(f"{LOGINS_OF_PEER_MAX} logins from {peer} wait already; try again in a few seconds")
+        self._guesses[peer] += 1
+        try:
+            await caller.administration()
+        finally:
+            self._guesses[peer] -= 1
+            self._guesses += Counter()  # drops what is 0
 
     def monitor(self) -> Caller | None:
         """Somebody who is logged in and sees everything, if there is one."""
@@ -180,9 +205,17 @@ class Callers:
         return next((caller for caller in seeing if {"administrator", "monitoring"} & set(caller.tags)), None)
 
     def forget(self, user: str) -> None:
-        """Have a user log in again: password or tags were changed, or the user deleted."""
+        """Have a user log in again: password or tags were changed, or the user deleted.
+
+        Who is asking goes on until that is answered.
+        """
         for key in [key for key, caller in self._callers.items() if caller.user == user]:
-            self._drop(key)
+            caller = self._callers[key]
+            if caller.requests:
+                del self._callers[key]
+                caller.is_forgotten = True
+            else:
+                self._drop(key)
 
     async def connect(self, credentials: Credentials, vhost: str) -> Connection:
         """Open a connection; "" is an administrative one.

@@ -16,7 +16,8 @@ from shardmq.management.state.sessions import Sessions
 from shardmq.management.web.errors import LOGIN_FAILED, ApiError
 from shardmq.topology.entities import LOOPBACK_ONLY
 
-CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="shardmq management"'}
+CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="RabbitMQ Management"'}
+"""RabbitMQ's realm: clients look up their password by it, such as nagios-plugins-rabbitmq."""
 
 CREDENTIALS_BYTES_MAX: Final = 4096
 

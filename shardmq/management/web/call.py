@@ -1,12 +1,13 @@
 """One request: its path, parameters and body, and who asks."""
 
+from collections.abc import Awaitable
 from typing import Any, Final
 
 import msgspec
 from aiohttp import web
 
 from shardmq.client.aio.channel import Channel
-from shardmq.errors import AuthenticationFailed, ReplyCode
+from shardmq.errors import AuthenticationFailed, NotFound, ReplyCode
 from shardmq.management.state.callers import Caller
 from shardmq.management.state.facts import Facts
 from shardmq.management.web.errors import NO_ACCESS, ApiError
@@ -14,8 +15,11 @@ from shardmq.topology.entities import SEE_ALL_TAGS
 
 Row = dict[str, Any]
 
-BODY_BYTES_MAX: Final = 4 << 20
+BODY_BYTES_MAX: Final = 1 << 20
 """Of a request, but of definitions and messages."""
+
+LARGE_BYTES_MAX: Final = 32 << 20
+"""Of a request with definitions or a message."""
 
 QUERY_BYTES_MAX: Final = 8192
 
@@ -56,6 +60,10 @@ class Call:
     def part(self, name: str) -> str:
         """A part of the path, decoded."""
         return self.request.match_info[name]
+
+    def forget(self, user: str) -> None:
+        """Have a user log in again, as it was changed or deleted."""
+        self.caller.forget_others(user)
 
     def has_flag(self, name: str) -> bool:
         """Whether a parameter is given as true."""
@@ -114,6 +122,14 @@ class Call:
             if fault.code == ReplyCode.NOT_ALLOWED:
                 raise ApiError.not_authorised(fault.text) from fault
             raise
+
+    async def exists(self, declaring: Awaitable[object]) -> bool:
+        """Whether a passive declaration finds what it asks for."""
+        try:
+            await declaring
+        except NotFound:
+            return False
+        return True
 
     async def content(self) -> bytes:
         """The request's body.

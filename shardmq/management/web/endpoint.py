@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final
 
-from shardmq.management.web.call import Call
+from shardmq.management.web.call import BODY_BYTES_MAX, Call
 
 PREFIX: Final = "/api"
 """Of the paths of the HTTP API."""
@@ -81,6 +81,7 @@ class Endpoint:
         is_list: whether it takes the parameters of lists: paging, sorting, columns.
         parameters: names of others that it takes.
         prefix: of the path.
+        body_bytes_max: of a request's body.
     """
 
     method: str
@@ -93,3 +94,4 @@ class Endpoint:
     is_list: bool = False
     parameters: tuple[str, ...] = ()
     prefix: str = PREFIX
+    body_bytes_max: int = BODY_BYTES_MAX

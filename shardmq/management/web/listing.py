@@ -44,9 +44,7 @@ def listed(rows: list[Row], query: Mapping[str, str]) -> Any:
     """
     if "page" not in query:
         return [with_columns(row, query) for row in in_order(named(rows, query), query)]
-    page, size = _number(query, "page", 1), _number(query, "page_size", PAGE_SIZE)
-    if size > PAGE_SIZE_MAX:
-        raise ApiError.bad_request(f"page_size is {size}; {PAGE_SIZE_MAX} at most")
+    page, size = page_of(query)
     found = named(rows, query)
     first = (page - 1) * size
     if first > len(found):
@@ -63,6 +61,18 @@ def listed(rows: list[Row], query: Mapping[str, str]) -> Any:
         "page_size": size,
         "total_count": len(rows),
     }
+
+
+def page_of(query: Mapping[str, str]) -> tuple[int, int]:
+    """The number of the page that was asked for, and how many rows it has.
+
+    Raises:
+        ApiError: one of them makes no sense.
+    """
+    page, size = _number(query, "page", 1), _number(query, "page_size", PAGE_SIZE)
+    if size > PAGE_SIZE_MAX:
+        raise ApiError.bad_request(f"page_size is {size}; {PAGE_SIZE_MAX} at most")
+    return page, size
 
 
 def named(rows: list[Row], query: Mapping[str, str]) -> list[Row]:

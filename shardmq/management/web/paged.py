@@ -1,0 +1,77 @@
+"""Lists that the broker itself pages, filters and sorts: one page of 10,000 queues costs what it shows."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from shardmq.client.api.statistics import ListQuery
+from shardmq.errors import InvalidRequest
+from shardmq.management.web.call import Call, Row
+from shardmq.management.web.errors import ApiError
+from shardmq.management.web.listing import listed, page_of, with_columns
+
+COUNTS: Final = ("publish", "deliver", "deliver_no_ack", "get", "get_no_ack", "get_empty", "ack", "redeliver")
+"""What queues and connections count of messages, in RabbitMQ's words and ours."""
+
+DELIVER_GET: Final = ("deliver", "deliver_no_ack", "get", "get_no_ack")
+"""What RabbitMQ sums up as deliver_get."""
+
+
+def message_stats(counts: Row, rates: Row) -> Row:
+    """Counts of messages and their rates, as RabbitMQ writes them: "publish", "publish_details"."""
+    shown: Row = {}
+    for name in (*COUNTS, *(name for name in counts if name not in COUNTS)):
+        shown[name] = counts.get(name, 0)
+        shown[f"{name}_details"] = {"rate": rates.get(name, 0.0)}
+    shown["deliver_get"] = sum(counts.get(name, 0) for name in DELIVER_GET)
+    shown["deliver_get_details"] = {"rate": sum(rates.get(name, 0.0) for name in DELIVER_GET)}
+    return shown
+
+
+def sort_names(more: Mapping[str, str]) -> Mapping[str, str]:
+    """RabbitMQ's names of columns to sort by, and ours; `more` beside those of message_stats."""
+    names = {}
+    for name in COUNTS:
+        names[f"message_stats.{name}"] = f"counts.{name}"
+        names[f"message_stats.{name}_details.rate"] = f"rates.{name}"
+    return {"": "", "name": "", **names, **more}
+
+
+async def paged(call: Call, noun: str, vhost: str | None, show: Callable[[Row], Row], sorts: Mapping[str, str]) -> Any:
+    """A list as it was asked for: a page of it in an envelope, or all.
+
+    Args:
+        call: the request.
+        noun: of the broker's list.
+        vhost: whose; None for all that the caller may see.
+        show: a row in RabbitMQ's words.
+        sorts: RabbitMQ's names of the columns that the broker sorts by, and its own.
+
+    Raises:
+        ApiError: a parameter makes no sense, or there is no such page.
+    """
+    connection = await call.caller.administration()
+    has_statistics = not call.has_flag("disable_stats") or call.has_flag("enable_queue_totals")
+    sort = sorts.get(call.query.get("sort", ""))
+    if "page" not in call.query or sort is None:
+        everything = ListQuery(vhost, with_statistics=has_statistics)
+        table = await connection.stats_list(noun, everything)
+        return listed([show(row) for row in table["items"] if row.get("vhost", "-")], call.query)
+    page, size = page_of(call.query)
+    query = ListQuery(
+        vhost,
+        call.query.get("name", ""),
+        call.has_flag("use_regex"),
+        sort,
+        call.has_flag("sort_reverse"),
+        page,
+        size,
+        with_statistics=has_statistics,
+    )
+    try:
+        table = await connection.stats_list(noun, query)
+    except InvalidRequest as fault:
+        error = "page_out_of_range" if "out of range" in fault.text else "bad_request"
+        raise ApiError(400, error, fault.text) from fault
+    table["items"] = [with_columns(show(row), call.query) for row in table["items"] if row.get("vhost", "-")]
+    table["item_count"] = len(table["items"])
+    return table

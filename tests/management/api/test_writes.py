@@ -1,0 +1,231 @@
+"""What clients change over the HTTP API, over real processes."""
+
+import base64
+import json
+
+import pytest
+
+import shardmq
+from shardmq.cmd.run.broker import Broker
+from shardmq.errors import ShardmqError
+from tests.management.browser import Browser, Refused
+
+
+def refused(browser: Browser, method: str, path: str, body: object = None) -> tuple[int, str | None]:
+    with pytest.raises(Refused) as error:
+        browser.ask(method, path, body)
+    return error.value.status, error.value.error
+
+
+def ask_until_lost(channel: shardmq.Channel) -> None:
+    while True:
+        channel.queue_declare("watched", passive=True)
+
+
+def test_a_queue_is_made_found_and_deleted(admin: Browser) -> None:
+    body = {"auto_delete": "false", "durable": "true", "arguments": {"x-max-length": 5}, "node": "rabbit@here"}
+    assert admin.put("/queues/%2F/made", body) == 201
+    assert admin.put("/queues/%2F/made", body) == 204
+    assert refused(admin, "PUT", "/queues/%2F/made", {"durable": False}) == (400, "bad_request")
+    assert admin.put("/queues/%2F/plain") == 201
+    assert admin.put("/queues/%2F/plain", {"arguments": []}) == 204
+    found = admin.get("/queues/%2F/made")
+    assert (found["durable"], found["auto_delete"], found["arguments"]) == (True, False, {"x-max-length": 5})
+    admin.post("/exchanges/%2F/amq.default/publish", {"routing_key": "made", "payload": "x", "properties": {}})
+    assert refused(admin, "DELETE", "/queues/%2F/made?if-empty=true") == (400, "bad_request")
+    assert admin.delete("/queues/%2F/made/contents") == 204
+    assert admin.delete("/queues/%2F/made?if-empty=true&if-unused=true") == 204
+    assert refused(admin, "DELETE", "/queues/%2F/made") == (404, "not_found")
+
+
+def test_an_exchange_is_made_found_and_deleted(admin: Browser) -> None:
+    body = {"type": "topic", "durable": "true", "internal": "false", "arguments": {}}
+    assert [admin.put("/exchanges/%2F/x", body), admin.put("/exchanges/%2F/x", body)] == [201, 204]
+    assert admin.get("/exchanges/%2F/x")["type"] == "topic"
+    assert admin.get("/exchanges/%2F/amq.default")["name"] == ""
+    assert refused(admin, "PUT", "/exchanges/%2F/x", {"type": "fanout"}) == (400, "bad_request")
+    assert refused(admin, "PUT", "/exchanges/%2F/amq.mine", body) == (401, "not_authorised")
+    assert admin.delete("/exchanges/%2F/x?if-unused=true") == 204
+    assert refused(admin, "DELETE", "/exchanges/%2F/x") == (404, "not_found")
+
+
+@pytest.mark.parametrize(
+    ("key", "arguments", "name"),
+    [
+        ("", {}, "~"),
+        ("a.b", {}, "a.b"),
+        ("a/b ~%", {}, "a%2Fb%20%7E%25"),
+        ("k", {"x-match": "all", "n": 1}, "k~"),
+        ("", {"x": True}, "~"),
+    ],
+)
+def test_a_binding_has_a_place_of_its_own(admin: Browser, key: str, arguments: dict[str, object], name: str) -> None:
+    admin.put("/queues/%2F/bound")
+    between = "/bindings/%2F/e/amq.headers/q/bound"
+    admin.post(between, {"routing_key": key, "arguments": arguments})
+    assert admin.status == 201
+    assert admin.headers["location"].startswith("../../../../%2F/e/amq.headers/q/bound/")
+    last = admin.headers["location"].rpartition("/")[2]
+    (found,) = admin.get(between)
+    assert (found["routing_key"], found["arguments"], found["destination_type"]) == (key, arguments, "queue")
+    assert found["properties_key"].startswith(name)
+    assert admin.get(f"{between}/{last}") == found
+    assert found in admin.get("/bindings/%2F")
+    assert found in admin.get("/exchanges/%2F/amq.headers/bindings/source")
+    assert admin.delete(f"{between}/{last}") == 204
+    assert admin.get(between) == []
+    assert refused(admin, "DELETE", f"{between}/{last}") == (404, "not_found")
+
+
+def test_exchanges_are_bound_to_exchanges(admin: Browser) -> None:
+    between = "/bindings/%2F/e/amq.topic/e/amq.fanout"
+    admin.post(between, {"routing_key": "#"})
+    assert admin.get(between)[0]["destination_type"] == "exchange"
+    assert admin.get("/exchanges/%2F/amq.fanout/bindings/destination") == admin.get(between)
+    assert admin.delete(f"{between}/%23") == 204
+
+
+def test_messages_are_published_and_got(managed: Broker, admin: Browser) -> None:
+    admin.put("/queues/%2F/letters")
+    publish = "/exchanges/%2F/amq.default/publish"
+    properties = {"content_type": "text/plain", "headers": {"n": 1}, "delivery_mode": "2", "priority": 3}
+    body = {"properties": properties, "routing_key": "letters", "payload": "hällo", "payload_encoding": "string"}
+    assert admin.post(publish, body) == {"routed": True}
+    raw = base64.b64encode(b"\xff\0").decode()
+    body = {"properties": [], "routing_key": "letters", "payload": raw, "payload_encoding": "base64"}
+    assert admin.post(publish, body) == {"routed": True}
+    assert admin.post(publish, {**body, "routing_key": "nowhere"}) == {"routed": False}
+    assert refused(admin, "POST", "/exchanges/%2F/none/publish", body) == (404, "not_found")
+    assert refused(admin, "POST", publish, {**body, "payload": "?"}) == (400, "bad_request")
+    assert refused(admin, "POST", publish, {**body, "properties": {"nonsense": 1}}) == (400, "bad_request")
+
+    get = "/queues/%2F/letters/get"
+    first, second = admin.post(get, {"count": "5", "ackmode": "ack_requeue_true", "encoding": "auto"})
+    assert first["properties"] == {**properties, "delivery_mode": 2}
+    assert (first["payload"], first["payload_encoding"], first["payload_bytes"]) == ("hällo", "string", 6)
+    assert (first["exchange"], first["routing_key"], first["message_count"]) == ("", "letters", 1)
+    assert (second["payload"], second["payload_encoding"], second["message_count"]) == (raw, "base64", 0)
+    (again,) = admin.post(get, {"count": 1, "requeue": "true", "truncate": 1, "encoding": "base64"})
+    assert (again["redelivered"], base64.b64decode(again["payload"]), again["payload_bytes"]) == (True, b"h", 6)
+    assert len(admin.post(get, {"count": 5, "ackmode": "ack_requeue_false"})) == 2
+    assert admin.post(get, {"count": 5, "ackmode": "ack_requeue_false"}) == []
+    assert refused(admin, "POST", get, {"count": 0}) == (400, "bad_request")
+    assert refused(admin, "POST", get, {"ackmode": "keep"}) == (400, "bad_request")
+    with shardmq.connect(managed.url) as connection:
+        assert connection.channel().basic_get("letters") is None
+
+
+def test_virtual_hosts_users_permissions_and_limits(managed: Broker, admin: Browser) -> None:
+    assert [admin.put("/vhosts/moon", {"description": "far", "tags": "cold,dark"}), admin.put("/vhosts/moon")] == [
+        201,
+        204,
+    ]
+    assert admin.put("/vhosts/moon", {"description": "far", "tags": "cold,dark"}) == 204
+    assert admin.get("/vhosts/moon")["tags"] == ["cold", "dark"]
+    assert admin.put("/users/ann", {"password": "sesame", "tags": "management, policymaker"}) == 201
+    assert admin.get("/users/ann")["tags"] == ["management", "policymaker"]
+    assert "ann" in [row["name"] for row in admin.get("/users/without-permissions")]
+    allowed = {"configure": ".*", "write": "^a", "read": ""}
+    assert [admin.put("/permissions/moon/ann", allowed) for _ in range(2)] == [201, 204]
+    assert admin.get("/permissions/moon/ann") == {"user": "ann", "vhost": "moon", **allowed}
+    assert admin.get("/users/ann/permissions") == [admin.get("/permissions/moon/ann")]
+    assert refused(admin, "PUT", "/permissions/moon/ann", {"read": ""}) == (400, "bad_request")
+    assert refused(admin, "PUT", "/permissions/moon/nobody", allowed) == (404, "not_found")
+    with Browser(managed.management_url, "ann", "sesame") as ann:
+        assert ann.put("/queues/moon/hers") == 201
+        assert refused(ann, "PUT", "/queues/%2F/hers") == (401, "not_authorised")
+        assert refused(ann, "PUT", "/vhosts/hers") == (401, "not_authorised")
+        assert admin.put("/users/ann", {"password": "other", "tags": ["management"]}) == 204
+        assert refused(ann, "GET", "/whoami") == (401, "not_authorized")
+    for noun, name, limit in (("vhost", "moon", "max-queues"), ("user", "ann", "max-channels")):
+        assert admin.put(f"/{noun}-limits/{name}/{limit}", {"value": "7"}) == 204
+        assert admin.get(f"/{noun}-limits/{name}") == [{noun: name, "value": {limit: 7}}]
+        assert admin.get(f"/{noun}-limits") == admin.get(f"/{noun}-limits/{name}")
+        assert admin.delete(f"/{noun}-limits/{name}/{limit}") == 204
+        assert admin.get(f"/{noun}-limits") == []
+    assert refused(admin, "PUT", "/vhost-limits/moon/max-moons", {"value": 1}) == (400, "bad_request")
+    assert admin.delete("/permissions/moon/ann") == 204
+    admin.put("/users/ben", {"tags": [], "password_hash": ""})
+    admin.post("/users/bulk-delete", {"users": ["ann", "ben", "nobody"]})
+    assert [row["name"] for row in admin.get("/users")] == ["guest"]
+    assert admin.delete("/vhosts/moon") == 204
+    assert refused(admin, "GET", "/queues/moon") == (404, "not_found")
+
+
+def test_definitions_go_out_and_in(admin: Browser) -> None:
+    admin.put("/vhosts/copy")
+    admin.put("/queues/copy/kept", {"durable": True})
+    whole = admin.get("/definitions?download=all.json")
+    assert "filename*=UTF-8''all.json" in admin.headers["content-disposition"]
+    part = admin.get("/definitions/copy")
+    assert [row["name"] for row in part["queues"]] == ["kept"]
+    assert "vhost" not in part["queues"][0]
+    admin.delete("/vhosts/copy")
+    form = b'--b\r\nContent-Disposition: form-data; name="file"; filename="d.json"\r\n\r\n%b\r\n--b--\r\n'
+    multipart = {"Content-Type": "multipart/form-data; boundary=b"}
+    admin.ask("POST", "/definitions", form % json.dumps(whole).encode(), multipart)
+    assert admin.status == 204
+    admin.delete("/queues/copy/kept")
+    admin.post("/definitions/copy", part)
+    assert admin.get("/queues/copy/kept")["durable"]
+    for bad in (b"--b\r\nnonsense", b"--b--\r\n", form % b"{"):
+        with pytest.raises(Refused) as error:
+            admin.ask("POST", "/definitions", bad, multipart)
+        assert error.value.status == 400
+    assert refused(admin, "POST", "/definitions", {"queues": [{"name": 1}]}) == (400, "bad_request")
+    admin.delete("/vhosts/copy")
+
+
+def test_connections_are_seen_and_closed(managed: Broker, admin: Browser) -> None:
+    with shardmq.connect(managed.url, recovery=None) as connection:
+        channel = connection.channel()
+        channel.queue_declare("watched")
+        channel.basic_consume("watched", print)
+        (consumer,) = admin.get("/consumers/%2F")
+        assert consumer["queue"] == {"name": "watched", "vhost": "/"}
+        row = admin.get(f"/connections/{consumer['channel_details']['connection_name']}")
+        assert row["client_properties"]["product"] == "shardmq-python"
+        assert admin.get(f"/connections/{row['name']}/channels")[0]["consumer_count"] == 1
+        assert admin.get("/queues/%2F/watched")["consumer_details"] == [consumer]
+        name = consumer["channel_details"]["name"].replace(" ", "%20")
+        assert admin.get(f"/channels/{name}")["consumer_details"] == [consumer]
+        admin.ask("DELETE", f"/connections/{row['name']}", headers={"X-Reason": "enough"})
+        with pytest.raises(ShardmqError, match="enough"):
+            ask_until_lost(channel)
+    assert refused(admin, "DELETE", "/connections/none") == (404, "not_found")
+
+
+def test_health_is_checked_with_and_without_a_login(managed: Broker, admin: Browser) -> None:
+    port = managed.port
+    for check in (
+        "alarms",
+        "local-alarms",
+        "virtual-hosts",
+        "node-is-quorum-critical",
+        f"port-listener/{port}",
+        "protocol-listener/amqp,http",
+    ):
+        assert admin.get(f"/health/checks/{check}")["status"] == "ok"
+    with pytest.raises(Refused, match="No active listener") as failed:
+        admin.get("/health/checks/port-listener/1")
+    assert failed.value.status == 503
+    with Browser(managed.management_url, "") as nobody:
+        for check in ("is-in-service", "below-node-connection-limit", "ready-to-serve-clients"):
+            assert nobody.get(f"/health/checks/{check}") == {"status": "ok"}
+        assert refused(nobody, "GET", "/health/checks/alarms") == (401, "not_authorized")
+    assert admin.get("/aliveness-test/%2F") == {"status": "ok"}
+    assert admin.get("/healthchecks/node")["status"] == "ok"
+    assert refused(admin, "POST", "/rebalance/queues") == (501, "not_implemented")
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b"1", b"\xff", b"[" * 100_000, b'{"durable": 7}', b"x" * 2_000_000])
+def test_a_body_that_makes_no_sense_is_refused(managed: Broker, body: bytes) -> None:
+    with Browser(managed.management_url) as browser:
+        status, _ = refused(browser, "PUT", "/queues/%2F/none", body)
+        assert status in (400, 413)
+
+
+def test_every_change_leaves_a_line_who_from_where_and_what(managed: Broker, admin: Browser) -> None:
+    admin.put("/queues/%2F/audited%20queue")
+    admin.delete("/queues/%2F/audited%20queue")
+    assert "user 'guest' from 127.0.0.1: DELETE /api/queues/%2F/audited%20queue: 204" in managed.log.read_text()
