@@ -129,6 +129,8 @@ class Readers:
     def deliver(self) -> None:
         """Give each reader with credit what is before its cursor, and the members of groups what is their groups'."""
         for members in self._members.values():
+            if members.deliveries.has_nothing:
+                continue
             members.turns.deliver()
             if members.deliveries.is_behind and members.turns.has_turns:
                 self._behind[self.partition.id] = None

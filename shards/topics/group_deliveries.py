@@ -163,6 +163,12 @@ class GroupDeliveries:
         return acked
 
     @property
+    def has_nothing(self) -> bool:
+        """Return whether nothing can be delivered, as is soon seen: a pass asks all groups of a partition."""
+        is_dropped = self._partition.first > self._oldest and bool(self.unsettled)
+        return not (self._fresh.offset != self._partition.next or self.returned or is_dropped)
+
+    @property
     def is_behind(self) -> bool:
         """Return whether there may be messages for it, though none is ready: more has to be looked through first."""
         return self._fresh.is_behind and self._may_go_on and not self.returned
@@ -259,6 +265,8 @@ class GroupDeliveries:
         for start, end in self._count(ranges):
             self.returned.add(start, end)
 
+    time_out = requeue
+
     def reject(self, ranges: Ranges) -> None:
         """Dead-letter messages that no member wants, or settle them."""
         self._die(ranges, REJECTED)
@@ -269,10 +277,6 @@ class GroupDeliveries:
         else:
             self.letters.add(ranges, reason)
             self._partition.letters[self._group.name] = self.letters
-
-    def time_out(self, ranges: Ranges) -> None:
-        """Make messages ready again that a member has held for too long."""
-        self.requeue(ranges)
 
     def put_back(self, ranges: Ranges, fresh_from: int) -> None:
         """Make delivered messages ready again that nobody has seen: it counts for no delivery."""
@@ -355,9 +359,7 @@ class GroupDeliveries:
 
     def _head(self) -> int | None:
         """Return the message that comes next; None where none is ready."""
-        if not self.ready:
-            return None
-        return self.returned.first()[0] if self.returned else self._run()[0]
+        return None if not self.ready else self.returned.first()[0] if self.returned else self._run()[0]
 
     def _take_returned(self, limit: int, room: int, alone: bool) -> list[Delivery]:
         ranges: Ranges = []
@@ -388,8 +390,7 @@ class GroupDeliveries:
         if limit is None:
             return ranges
         counts = self._group.counts = self._group.counts or DeliveryCounts()
-        again: Ranges = []
-        spent: Ranges = []
+        again, spent = Ranges(), Ranges()
         for start, end in ranges:
             for first, stop, count in counts.add(start, end):
                 (again if count <= limit else spent).append((first, stop))

@@ -69,7 +69,7 @@ def group_offsets(channel: Channel, operation: GroupOffsets, reply: Reply) -> No
     def join(states: list[PartitionState]) -> None:
         reply([_row(number, state, _of(state, group)) for number, state in enumerate(states)])
 
-    _ask_all(client, places, lambda place: InspectPartition(place[1].id), join, reply)
+    _ask_all(client, places, lambda place: InspectPartition(place[1].id, group), join, reply)
 
 
 def group_reset(channel: Channel, operation: GroupReset, reply: Reply) -> None:
@@ -113,7 +113,7 @@ def group_reset(channel: Channel, operation: GroupReset, reply: Reply) -> None:
             ]
         )
 
-    _ask_all(client, list(enumerate(queues)), lambda place: InspectPartition(place[1].id), looked, reply)
+    _ask_all(client, list(enumerate(queues)), lambda place: InspectPartition(place[1].id, group), looked, reply)
 
 
 def group_delete(channel: Channel, operation: GroupDelete, reply: Reply) -> None:
@@ -139,7 +139,7 @@ def group_delete(channel: Channel, operation: GroupDelete, reply: Reply) -> None
         else:
             _ask_all(client, places, lambda place: DropGroup(place[1].id, group), lambda _: reply(None), reply)
 
-    _ask_all(client, places, lambda place: InspectPartition(place[1].id), looked, reply)
+    _ask_all(client, places, lambda place: InspectPartition(place[1].id, group), looked, reply)
 
 
 def list_groups(client: Client, reply: Reply) -> None:

@@ -145,7 +145,7 @@ class Member(PrefetchLimits):
 
     @property
     def may_pause(self) -> bool:
-        """Whether others would get what this member has no room for: its permits see to that in shared groups."""
+        """Whether others would get what this member has no room for: not those of an ordered group."""
         return False
 
     @property

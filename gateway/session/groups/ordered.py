@@ -122,7 +122,7 @@ class OrderedMember(Member):
         elif isinstance(error, NotFound):
             self.lost(part, None)
         elif isinstance(error, PreconditionFailed):
-            question = InspectPartition(part.consumer.queue)
+            question = InspectPartition(part.consumer.queue, self.subscription.group)
             part.consumer.link.ask(question, partial(self._looked, part, error), FOREVER)
         else:
             pause = min(RETRY_SECONDS * 2**part.retries, RETRY_SECONDS_MAX)

@@ -15,6 +15,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Generic, Protocol, TypeVar
 
+PERMITS_MAX: Final = 100
+"""A larger prefetch is not split: its client has more waiting behind a slow handler itself. Each partition may deliver
+all of it, and what there is no room for waits here: in bulk, pieces of a record batch cost twice what whole ones do."""
+
 IDLE_SECONDS: Final = 0.02
 """A permit that was not used for so long goes where messages wait; longer where the next message takes longer."""
 

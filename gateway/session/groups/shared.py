@@ -13,7 +13,7 @@ from shardmq.gateway.links.requests import FOREVER
 from shardmq.gateway.session.client import Client
 from shardmq.gateway.session.groups.member import Member, MembersChannel, MembersOwner
 from shardmq.gateway.session.groups.partition import MemberPartition
-from shardmq.gateway.session.groups.permits import ROTATE_SECONDS, Permits, even_share
+from shardmq.gateway.session.groups.permits import PERMITS_MAX, ROTATE_SECONDS, Permits, even_share
 from shardmq.gateway.session.groups.subscription import Subscription
 from shardmq.gateway.session.prefetch import PAUSED
 
@@ -128,14 +128,23 @@ class SharedMember(Member):
         if isinstance(outcome, RequestError) and self.has(part):
             self.lost(part, None if isinstance(outcome, NotFound) else outcome)
 
+    @property
+    def may_pause(self) -> bool:
+        """Whether others would get what this member has no room for: where its permits do not see to that."""
+        return self._permits is None
+
     def _share(self) -> None:
-        """Limit what all partitions deliver together, and give each its permits."""
         super()._share()
-        if self._shared is None or self._permits is not None:
-            return
-        self._permits = Permits(self.prefetch, self._turn, self._tell, self._decline)
-        for part in self.partitions.values():
-            self._permits.add(part.consumer, self.prefetch)
+        self._split()
+
+    def _split(self) -> None:
+        """Give each partition its permits, where there are to be some."""
+        if self._shared is None or self._shared.limit > PERMITS_MAX:
+            self._permits = None
+        elif self._permits is None:
+            self._permits = Permits(self.prefetch, self._turn, self._tell, self._decline)
+            for part in self.partitions.values():
+                self._permits.add(part.consumer, self.prefetch)
 
     def _prefetch_of(self, consumer: Consumer) -> int:
         """Return what a partition's shard is to know as the prefetch: its permits."""
@@ -152,8 +161,7 @@ class SharedMember(Member):
 
     def _tell_limits(self) -> None:
         """Tell shards of the prefetch, where that was changed."""
-        if self._shared is None:
-            self._permits = None
+        self._split()
         if self._permits is not None:
             self._permits.limit(self.prefetch)
         super()._tell_limits()

@@ -150,9 +150,15 @@ class PartitionState(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class InspectPartition(Request[PartitionState], frozen=True, tag=103):
-    """Look at a partition and its groups. Refused (406) where the queue is no stream."""
+    """Look at a partition and its groups. Refused (406) where the queue is no stream.
+
+    Attributes:
+        queue: its id.
+        group: the only one that is looked at, where it is there; None for all.
+    """
 
     queue: int
+    group: str | None = None
 
 
 class StageOffset(Request[None], frozen=True, tag=111):

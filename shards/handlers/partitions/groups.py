@@ -243,10 +243,11 @@ class Groups:
         group.lose()
         return True
 
-    def _inspect(self, _hosted: HostedQueue, readers: Readers, _message: InspectPartition) -> PartitionState:
-        partition = readers.partition
+    def _inspect(self, _hosted: HostedQueue, readers: Readers, message: InspectPartition) -> PartitionState:
+        partition, found = readers.partition, readers.groups
+        names = sorted(found) if message.group is None else [message.group] if message.group in found else []
         groups = []
-        for _, group in sorted(readers.groups.items()):
+        for group in [found[name] for name in names]:
             members = readers.members(group)
             groups.append(members.state() if members is not None else group.state())
         oldest_ms, newest_ms = partition.times()

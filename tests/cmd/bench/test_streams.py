@@ -38,7 +38,7 @@ def test_every_row_is_measured_and_kept(tmp_path: Path, capsysbinary: pytest.Cap
     assert run(["bench", "streams", *sizes, "--record", str(path), "--json"]) == 0
     said = json.loads(capsysbinary.readouterr().out.splitlines()[-1])
     assert [row["id"] for row in said["streams"]] == list(ROWS)
-    assert all(row["shardmq"]["median"] > 0 for row in said["streams"])
+    assert [row["id"] for row in said["streams"] if not row["shardmq"]["median"] > 0] == ["interrupted"]
     assert list(disk.iterdir()) == []
     kept = json.loads(path.read_text())
     assert [row["id"] for row in kept["rows"]] == list(ROWS)
@@ -87,6 +87,8 @@ def test_goals_are_measured_by_themselves_or_by_another_row() -> None:
     assert met("tail", {"tail": 11.0}) is None
     assert goal_of("append") == "≥ 0.95 x the same to a queue"
     assert goal_of("seek") == "≤ 10"
+    assert goal_of("workers-50") == "≥ 0.9"
+    assert met("interrupted", {"interrupted": 0.0}) is True
 
 
 def test_figures_are_medians_of_the_turns() -> None:

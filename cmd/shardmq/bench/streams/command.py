@@ -17,7 +17,7 @@ from shardmq.cmd.bench.compare.rabbitmq import Absent
 from shardmq.cmd.bench.compare.record import machine, merge, versions
 from shardmq.cmd.bench.streams.measure import Found, Programs, Turns, attempt, by_program
 from shardmq.cmd.bench.streams.redis import RedisServer
-from shardmq.cmd.bench.streams.rows import RABBITMQ, REDIS, ROWS, SHARDMQ
+from shardmq.cmd.bench.streams.rows import RABBITMQ, REDIS, ROWS, SDK, SHARDMQ
 from shardmq.cmd.terminal.options import JSON
 from shardmq.cmd.terminal.output import CommandFailed, Say, narrator, print_json
 from shardmq.cmd.terminal.rows import Column, Row
@@ -25,6 +25,9 @@ from shardmq.cmd.terminal.tables import Table
 
 LONG_ROWS: Final = ("restart", "seek")
 """Rows that are measured on a long stream, in a broker of its own."""
+
+CURSOR: Final = "cursor"
+"""The row that is measured without a broker."""
 
 
 @click.command("streams")
@@ -85,6 +88,8 @@ def streams(
     RabbitMQ's streams are used over AMQP 0-9-1, with the same C program as shardmq's. Redis has a C program of its
     own, and writes each command to disk before it answers (appendfsync always). Every message is checked.
     """
+    from shardmq.cmd.bench.streams import groups
+
     disk = disk or next(place for place in DISKS if os.access(place, os.W_OK))
     say = narrator(as_json)
     chosen = tuple(name for name in ROWS if not names or name in names)
@@ -96,11 +101,15 @@ def streams(
         with brokers_in(folder, shards, peers) as (brokers, absent):
             for turn in range(turns + 1):
                 for name in chosen:
+                    if not turn and ROWS[name].is_less_better:
+                        continue  # times need no warming up
                     for broker, who in brokers if turn % 2 else reversed(brokers):
                         measure = measurement(programs, name, broker, who, messages, timeout)
                         if measure is not None:
                             said = attempt(measured, name, broker, measure, counts=turn > 0)
                             say(f"turn {turn} of {turns}: {name}: {broker}: {said}")
+        if CURSOR in chosen:
+            measured.add(CURSOR, SHARDMQ, groups.cursor(folder))
         if any(name in chosen for name in LONG_ROWS):
             measure_long(measured, folder, long_messages, turns, say)
     settings = {
@@ -136,20 +145,36 @@ def measurement(
     programs: Programs, name: str, broker: str, who: Contestant, messages: int, timeout: float
 ) -> Callable[[], Figures] | None:
     """A function that measures a row once; None where this broker has no such thing."""
-    from shardmq.cmd.bench.streams import sdk
-
     row = ROWS[name]
     count = int(messages * row.share)
-    if name in LONG_ROWS or broker not in row.brokers:
+    if name in (*LONG_ROWS, CURSOR) or broker not in row.brokers:
         return None
-    if row.options is not None:
+    if row.mode != SDK:
         words = programs.words(name, broker, who, count)
         return None if words is None else partial(by_program, words, who, count, timeout)
-    if name == "sdk-read-10":
-        return partial(sdk.read_together, who, count)
-    if name in ("keys", "keys-many"):
-        return partial(sdk.append_keys, who, count, is_many=name == "keys-many")
-    return partial(sdk.append, who, count, is_stream=name == "sdk-append")
+    return by_sdk(name, who, count)
+
+
+def by_sdk(name: str, who: Contestant, count: int) -> Callable[[], Figures]:
+    """A function that measures a row of the SDK once."""
+    from shardmq.cmd.bench.streams import groups, sdk, workers
+
+    options = {key: int(value) for key, value in (ROWS[name].options or {}).items()}
+    measures: dict[str, Callable[..., Figures]] = {
+        "sdk-append": partial(sdk.append, is_stream=True),
+        "sdk-queue": partial(sdk.append, is_stream=False),
+        "sdk-read-10": sdk.read_together,
+        "keys": partial(sdk.append_keys, is_many=False),
+        "keys-many": partial(sdk.append_keys, is_many=True),
+        "join": groups.rebalance,
+        "interrupted": groups.rebalance,
+        "broken": groups.broken,
+        "silent": groups.silent,
+        "groups": groups.read_by_groups,
+        "workers": workers.work,
+    }
+    measure = measures.get(name) or measures[name.partition("-")[0]]
+    return partial(measure, who, count, **options)
 
 
 def measure_long(measured: Turns, folder: Path, messages: int, turns: int, say: Say) -> None:
@@ -178,7 +203,7 @@ def report(
             "command": "shardmq bench streams --record docs/benchmarks/results/streams.json",
             "machine": where,
             "versions": versions() | {name: version for name, version in peers.items() if name != SHARDMQ},
-            "settings": {**settings, "message_bytes": 100, "window": 1000, "prefetch": 1000},
+            "settings": {**settings, "message_bytes": 100, "window": 1000, "prefetch": 1000, "worker_prefetch": 10},
             "peer_settings": {
                 "rabbitmq": "its default configuration without plugins, a stream over AMQP 0-9-1, as shardmq's",
                 "redis": "appendonly yes, appendfsync always; XADD with 1,000 unanswered, XREAD COUNT 1000",
@@ -214,7 +239,7 @@ def goal_of(name: str) -> str:
     if row.goal is None:
         return ""
     sign = "≤" if row.is_less_better else "≥"
-    return f"{sign} {row.goal:,g} x {ROWS[row.of].text}" if row.of else f"{sign} {row.goal:,.0f}"
+    return f"{sign} {row.goal:,g} x {ROWS[row.of].text}" if row.of else f"{sign} {row.goal:,.10g}"
 
 
 def figure(broker: str) -> Callable[[Row], str]:

@@ -8,6 +8,9 @@ SHARDMQ: Final = "shardmq"
 RABBITMQ: Final = "RabbitMQ"
 REDIS: Final = "Redis"
 
+SDK: Final = "sdk"
+"""The mode of rows that the SDK measures."""
+
 GROUP: Final = "bench"
 READERS: Final = 10
 KEYS: Final = 1000
@@ -22,8 +25,8 @@ class Row(msgspec.Struct, frozen=True):
         figure: name of the figure, as the load's program calls it.
         unit: of the figure.
         brokers: those that have such a thing.
-        options: of the C programs; None for what the SDK does.
-        mode: of the C program for AMQP.
+        options: of the C programs, or of what the SDK does.
+        mode: of the C program for AMQP, or SDK.
         share: of the messages of a measurement that this one has.
         goal: what shardmq's figure is to reach at least, or at most where less is better.
         of: name of the row that the figure is divided by before; "" for the figure itself.
@@ -41,8 +44,8 @@ class Row(msgspec.Struct, frozen=True):
 
     @property
     def is_less_better(self) -> bool:
-        """Whether the figure is a time."""
-        return self.unit == "ms"
+        """Whether the figure is a time, or memory."""
+        return self.unit in ("ms", "B", "partitions")
 
 
 def c_row(text: str, figure: str, *brokers: str, goal: float | None = None, of: str = "", **options: int | str) -> Row:
@@ -58,7 +61,22 @@ def flow_row(text: str, streams: int) -> Row:
 
 def sdk_row(text: str, figure: str, share: float, goal: float | None = None, of: str = "") -> Row:
     """A row of the SDK."""
-    return Row(text, figure, brokers=(SHARDMQ,), share=share, goal=goal, of=of)
+    return Row(text, figure, brokers=(SHARDMQ,), mode=SDK, share=share, goal=goal, of=of)
+
+
+def groups_row(text: str, groups: int) -> Row:
+    """A row of the SDK: groups that read the same stream."""
+    return Row(text, READ, brokers=(SHARDMQ,), options={"groups": groups}, mode=SDK)
+
+
+def time_row(text: str, figure: str, goal: float, unit: str = "ms") -> Row:
+    """A row of the SDK: how soon partitions have their owner."""
+    return Row(text, figure, unit, (SHARDMQ,), mode=SDK, goal=goal)
+
+
+def work_row(text: str, work_ms: int) -> Row:
+    """A row of the SDK: members that work."""
+    return Row(text, "of_theory", "of what theory allows", (SHARDMQ,), {"work_ms": work_ms}, SDK, goal=0.9)
 
 
 READ: Final = "read_msgs_per_s"
@@ -72,6 +90,7 @@ ROWS: Final = {
     "tail": c_row("append and read at once", "end_to_end_msgs_per_s", order="both", type="stream"),
     "group": c_row("one group, offsets stored", READ, SHARDMQ, REDIS, order="seq", type="stream", group=GROUP),
     "streams-1": flow_row("append and read 1 stream", 1),
+    "streams-10": flow_row("append and read 10 streams in turn", 10),
     "streams-100": flow_row("append and read 100 streams in turn", 100),
     "streams-1000": flow_row("append and read 1,000 streams in turn", 1000),
     "sdk-append": sdk_row("SDK, append in batches", PUBLISH, 5, goal=0.95, of="sdk-queue"),
@@ -79,6 +98,17 @@ ROWS: Final = {
     "keys": sdk_row("SDK, 1,000 keys to 8 partitions in turn, one by one", PUBLISH, 2, goal=150_000),
     "keys-many": sdk_row("SDK, the same, many at once", PUBLISH, 5, goal=400_000),
     "sdk-read-10": sdk_row("SDK, ten readers together", READ, 2.5, goal=4_000_000),
+    "groups-1": groups_row("a stream read by 1 group", 1),
+    "groups-10": groups_row("the same by 10 groups at once, together", 10),
+    "groups-100": groups_row("by 100 groups", 100),
+    "groups-1000": groups_row("by 1,000 groups", 1000),
+    "join": time_row("a member joins 100 on 1,000 partitions: until all is shared out again", "stable_ms", 1000),
+    "interrupted": time_row("partitions interrupted by that, which did not move", "interrupted", 0, "partitions"),
+    "broken": time_row("an owner's connection breaks: until a new owner", "taken_ms", 500),
+    "silent": time_row("an owner falls silent: until a new owner, after its session", "taken_ms", 500),
+    "workers-50": work_row("300 members of a shared group on 4 partitions, 50 ms of work on each message", 50),
+    "workers-5": work_row("the same, 5 ms of work", 5),
+    "cursor": Row("memory of a group's cursor", "cursor_bytes", "B", (SHARDMQ,), goal=300),
     "restart": Row("restart with a long stream", "restart_ms", "ms", (SHARDMQ,), goal=5_000),
     "seek": Row("find a time in it, cold", "seek_ms", "ms", (SHARDMQ,), goal=10),
 }

@@ -25,6 +25,15 @@ STREAM: Final = {"x-queue-type": "stream"}
 START_SECONDS: Final = 60.0
 
 
+SMALL: Final = 10_000
+"""With fewer messages a measurement is tried out: groups have a twentieth of their members and partitions."""
+
+
+def scaled(full: int, messages: int) -> int:
+    """How many members or partitions a measurement of so many messages has."""
+    return full if messages >= SMALL else full // 20
+
+
 def append(who: Contestant, messages: int, is_stream: bool) -> Figures:
     """Publish messages to a stream or a queue of its own, in batches."""
     from shardmq.client.sync.connection import connect

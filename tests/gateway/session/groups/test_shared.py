@@ -162,3 +162,17 @@ def test_a_prefetch_that_changes_is_split_anew(guest: Guest) -> None:
     assert guest.hear(Ok).request == 4
     guest.client.send(BasicQos(5, 1, "c", 0))
     assert {guest.answer(Qos).prefetch for _ in range(2)} == {0}
+
+
+def test_a_large_prefetch_is_not_split_and_members_without_room_leave_the_messages_to_others(guest: Guest) -> None:
+    one, other = consume(guest, prefetch=200)
+    assert prefetches([one, other]) == [200, 200]
+    guest.deliver(one.consumer, 0, 200)
+    guest.hear(BasicDeliver)
+    guest.stage.say(0, Starved(one.consumer))
+    assert guest.stage.expect(0, Declined) == Declined(one.consumer)
+    assert {guest.answer(Qos).prefetch for _ in range(2)} == {-1}
+    guest.client.send(BasicAck(1, [(1, 1)]))
+    assert {guest.answer(Qos).prefetch for _ in range(2)} == {200}
+    guest.client.send(BasicQos(5, 1, "c", 2))
+    assert {guest.answer(Qos).prefetch for _ in range(2)} == {1, -1}, "it holds more than two messages of one"
