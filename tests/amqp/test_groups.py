@@ -185,3 +185,30 @@ def test_a_rejected_message_of_a_shared_group_goes_to_the_dead_letter_exchange(
         member.connection.process_data_events(0.01)
     assert found[2] == b"0"
     channel.queue_delete(dead)
+
+
+def test_acknowledgements_in_tx_move_the_groups_offset_with_the_commit_and_not_by_a_rollback(
+    broker: Broker, join: Callable[..., Member], native: shardmq.Connection
+) -> None:
+    declare(broker, "tx-group", 1, 4)
+    member = join("tx-group", acks=False)
+    work_until(lambda: len(member.tags) == 4, member)
+    channel, offsets = member.channel, native.channel()
+
+    def offset() -> int | None:
+        found: int | None = offsets.group_offsets("tx-group", "billing")[0]["offset"]
+        return found
+
+    channel.tx_select()
+    channel.basic_ack(member.tags[1], multiple=True)
+    assert offset() == 0
+    channel.tx_rollback()
+    assert offset() == 0
+    channel.basic_ack(member.tags[2], multiple=True)
+    channel.tx_commit()
+    assert offset() == 3
+    channel.basic_ack(member.tags[3])
+    member.connection.close()  # what is open is forgotten
+    other = join("tx-group")
+    work_until(lambda: other.got, other)
+    assert [message[1] for message in other.got] == [3]

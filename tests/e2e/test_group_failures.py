@@ -3,6 +3,8 @@
 import shardmq
 from shardmq.cmd.run.broker import Broker
 
+from .traffic import until
+
 SHARED = {"x-group": "workers", "x-group-type": "shared", "x-stream-offset": "first"}
 
 
@@ -44,6 +46,32 @@ def test_a_message_that_fails_too_often_goes_to_a_dead_letter_topic(channel: sha
     assert tries == {0: 1, 1: 1, 2: 3, 3: 1, 4: 1}
     assert bodies(channel, "failed-jobs-0", 1) == [2]
     assert bodies(channel, "jobs-0", 5) == list(range(5)), "a dead letter left its topic"
+
+
+def test_what_a_shared_group_rejects_goes_to_its_dead_letter_topic_and_exchange(channel: shardmq.Channel) -> None:
+    topic(channel, "odd-jobs", 6)
+    channel.topic_declare("rejected-jobs", 1)
+    channel.queue_declare("rejected", durable=True)
+    for group, exchange, key in (("topics", "rejected-jobs", None), ("queues", "", "rejected")):
+        letters = {"dead_letter_exchange": exchange} | ({} if key is None else {"dead_letter_routing_key": key})
+        options = {"shared": True, "start": "earliest", "prefetch": 2, "auto_commit": False, **letters}
+        handled = 0
+        with channel.group_consumer("odd-jobs", group, inactivity_timeout=30, **options) as consumer:  # type: ignore[arg-type]
+            for message in consumer:
+                message.reject() if int(message.body) % 2 else message.ack()
+                handled += 1
+                if handled == 6:
+                    break
+    assert bodies(channel, "rejected-jobs-0", 3) == [1, 3, 5]
+    found = []
+    for message in channel.consume("rejected", prefetch=10, inactivity_timeout=30):
+        found.append((int(message.body), message.properties.headers["x-death"][0]["reason"]))
+        message.ack()
+        if len(found) == 3:
+            break
+    assert found == [(1, "rejected"), (3, "rejected"), (5, "rejected")]
+    for group in ("topics", "queues"):
+        until(lambda group=group: channel.group_offsets("odd-jobs", group)[0]["offset"] == 6, "dead letters arrived")
 
 
 def test_groups_dead_letters_of_the_same_message_all_arrive(channel: shardmq.Channel) -> None:
