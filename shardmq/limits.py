@@ -68,6 +68,10 @@ TRANSACTION_TIMEOUT_MS: Final = 24 * 3600 * 1000
 """How long a transaction may stay undecided unless it says otherwise. Longer than jobs take: one that outlives it is
 lost, as Kafka's users know, whose default is a minute."""
 
+OFFSETS_TIMEOUT_MS: Final = 60_000
+"""The same for one that commits offsets of a group: while it is being decided, nobody else is given the partitions. It
+begins anew with each commit of offsets in it. As Kafka's transaction.timeout.ms."""
+
 TRANSACTIONS_MAX: Final = 10_000
 """Transactions undecided at once; every gateway knows them all."""
 

@@ -71,6 +71,21 @@ def test_an_aborted_transaction_commits_nothing_and_its_messages_come_again(chan
     channel.topic_delete("again")
 
 
+@pytest.mark.parametrize(("timeout_ms", "has"), [(0, 60_000), (3_600_000, 3_600_000)])
+def test_a_transaction_with_offsets_has_a_minute_unless_told_otherwise(
+    channel: shardmq.Channel, connection: shardmq.Connection, timeout_ms: int, has: int
+) -> None:
+    channel.topic_declare("short", 1)
+    publish_all(channel, "short-0", [b"1"])
+    with channel.group_consumer("short", "g", start="earliest", auto_commit=False) as consumer:
+        assert consumer.poll(10)
+        with channel.transaction(f"brief-{has}", timeout_ms=timeout_ms) as transaction:
+            transaction.commit_offsets(consumer)
+            assert [row["timeout_ms"] for row in connection.topology("transactions")] == [has]
+    assert channel.group_offsets("short", "g")[0]["offset"] == 1
+    channel.topic_delete("short")
+
+
 def test_a_member_that_lost_its_partitions_cannot_commit(channel: shardmq.Channel, broker: Broker) -> None:
     channel.topic_declare("lost", 1)
     publish_all(channel, "lost-0", [b"1", b"2"])

@@ -17,11 +17,14 @@ from shardmq.bus.messages.groups import (
 )
 from shardmq.bus.messages.streams import Reading
 from shardmq.errors import InvalidRequest, NotFound, PreconditionFailed, RequestError
+from shardmq.gateway.handlers.replies import from_all
 from shardmq.gateway.handlers.topics.partitions import no_partition, partitions_read, topics_of
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.client import Client
+from shardmq.limits import OFFSETS_TIMEOUT_MS, TRANSACTION_TIMEOUT_MS
 from shardmq.protocol.native.operations.offsets import GroupCommit, GroupDelete, GroupOffsets, GroupReset
 from shardmq.protocol.native.operations.transaction import TransactionOffsets
+from shardmq.topology.commands import BeginTransaction
 from shardmq.topology.entities import Queue, check_name
 
 Place = tuple[int, Queue]
@@ -164,6 +167,8 @@ def list_groups(client: Client, reply: Reply) -> None:
 def transaction_offsets(channel: Channel, operation: TransactionOffsets, reply: Reply) -> None:
     """Stage the commit of a group's offsets.
 
+    A transaction without a timeout of its own gets a short one: once it is prepared, nobody is given the partitions.
+
     Raises:
         AccessRefused: not permitted, or somebody else began the transaction.
         NotFound: no such topic, or partition.
@@ -189,7 +194,14 @@ def transaction_offsets(channel: Channel, operation: TransactionOffsets, reply: 
         transaction, attempt = operation.number, operation.attempt
         return StageOffset(transaction, attempt, sequence, queue.id, group, offsets[number], epoch)
 
-    _ask_all(client, places, question, lambda _: reply(None), reply)
+    transaction = client.state.topology.transactions[operation.number]
+    if transaction.timeout_ms < TRANSACTION_TIMEOUT_MS:
+        _ask_all(client, places, question, lambda _: reply(None), reply)
+        return
+    both = from_all(2, reply, lambda _: None)
+    name, number = transaction.name, transaction.number
+    client.perform(BeginTransaction(client.vhost, name, transaction.user, OFFSETS_TIMEOUT_MS, number), both)
+    _ask_all(client, places, question, lambda _: both(None), both)
 
 
 def _epoch(channel: Channel, operation: GroupCommit | TransactionOffsets, number: int) -> int:
