@@ -46,9 +46,15 @@ def basic_qos(channel: AmqpChannel, method: BasicQos) -> None:
 
     Consumers without acknowledgements hold nothing. What each may hold is nothing to them; but they get nothing either
     while others have used up what all of the channel may hold, as in RabbitMQ.
+
+    Raises:
+        AmqpError: a limit for all together, on a channel with members of groups, or one of bytes.
     """
     if method.prefetch_size:
         raise AmqpError(NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})", method.id)
+    members = channel.session_channel.consumers.groups
+    if method.is_global and method.prefetch_count and members is not None and members.by_tag:
+        raise _no_global_qos(channel, next(iter(members.by_tag.values())).subscription.topic, method)
     channel.send(BasicQosOk())  # before what it makes room for
     if method.is_global:
         channel.session_channel.consumers.share(method.prefetch_count)
@@ -100,12 +106,16 @@ def _consume_group(channel: AmqpChannel, topic: str, method: BasicConsume) -> No
         AmqpError: its channel has a prefetch for all consumers together.
     """
     if channel.session_channel.consumers.has_shared_prefetch:
-        text = f"topic '{topic}' in vhost '{channel.client.vhost}' does not support global qos"
-        raise AmqpError(ReplyCode.NOT_IMPLEMENTED, text, method.id)
+        raise _no_global_qos(channel, topic, method)
     asked = AskedConsumer(topic, method.consumer_tag, method.no_ack, channel.prefetch, method.exclusive)
     subscription = subscription_of(channel.client, asked, arguments.of_member(topic, method.arguments))
     reply = channel.reply(method, lambda tag: None if method.nowait else BasicConsumeOk(tag))
     channel.session_channel.consumers.consume_group(subscription, about(channel, topic, reply))
+
+
+def _no_global_qos(channel: AmqpChannel, topic: str, method: BasicConsume | BasicQos) -> AmqpError:
+    text = f"topic '{topic}' in vhost '{channel.client.vhost}' does not support global qos"
+    return AmqpError(ReplyCode.NOT_IMPLEMENTED, text, method.id)
 
 
 def _check_reader(channel: AmqpChannel, queue: str, method: BasicConsume) -> None:

@@ -212,3 +212,18 @@ def test_acknowledgements_in_tx_move_the_groups_offset_with_the_commit_and_not_b
     other = join("tx-group")
     work_until(lambda: other.got, other)
     assert [message[1] for message in other.got] == [3]
+
+
+def test_a_limit_for_all_consumers_of_a_channel_is_refused_before_a_member_of_a_group_and_after_it(
+    broker: Broker, join: Callable[..., Member], url: str
+) -> None:
+    declare(broker, "amqp-global", 2, 0)
+    member = join("amqp-global")
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="does not support global qos") as closed:
+        member.channel.basic_qos(prefetch_count=5, global_qos=True)
+    assert closed.value.reply_code == 540
+    connection = pika.BlockingConnection(pika.URLParameters(url))
+    channel = connection.channel()
+    channel.basic_qos(prefetch_count=5, global_qos=True)
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="does not support global qos"):
+        channel.basic_consume("amqp-global", lambda *_: None, arguments=IN_GROUP)

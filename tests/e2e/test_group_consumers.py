@@ -179,7 +179,7 @@ def test_nothing_waits_behind_a_member_of_a_shared_group_that_is_busy(channel: s
     options = {"shared": True, "start": "earliest", "prefetch": 1, "auto_commit": False}
     with (
         channel.group_consumer(topic, "g", **options) as busy,  # type: ignore[arg-type]
-        channel.group_consumer(topic, "g", inactivity_timeout=2.0, **options) as other,  # type: ignore[arg-type]
+        channel.group_consumer(topic, "g", inactivity_timeout=10.0, **options) as other,  # type: ignore[arg-type]
     ):
         held = next(busy)
         found = []

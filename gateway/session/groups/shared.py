@@ -191,6 +191,7 @@ class SharedMember(Member):
         self._is_looked_at = False
         if self._permits is not None and self.is_open:
             self._permits.follow()
+            self._look_later()
 
     def _rotate(self) -> None:
         self._is_rotated = False
