@@ -173,6 +173,13 @@ class Permits(Generic[Member]):
             self._wanting[share] = self._asked[share] = None
             self.follow()
 
+    def hear(self, consumer: Member) -> None:
+        """Note that a partition has messages beyond its permits, and decline: what the others have is not known yet."""
+        share = self._shares.get(consumer)
+        if share is not None:
+            self._wanting[share] = None
+            self._decline(consumer)
+
     def settled(self) -> None:
         """Follow up on messages that were settled: permits that were taken from their partition may be free now."""
         for share in list(self._spent):

@@ -56,6 +56,7 @@ class SharedMember(Member):
             for consumer, life, delivered in early:
                 if life == consumer.link.life and consumer.queue in self.partitions:
                     self.deliver(consumer, delivered)
+            self._look_later()
 
         if not waiting:
             failure = NotFound(f"no topic or stream '{self.subscription.topic}' in vhost '{self.client.vhost}'")
@@ -76,9 +77,11 @@ class SharedMember(Member):
         """Find a permit for a partition whose shard has messages beyond those it has, or decline."""
         if self._permits is None or self.is_ending:
             super().starved(consumer)
-            return
-        self._permits.want(consumer)
-        self._look_later()
+        elif self._early is not None:
+            self._permits.hear(consumer)
+        else:
+            self._permits.want(consumer)
+            self._look_later()
 
     def after_settling(self) -> None:
         """Hand out what has waited, let go of partitions, and move permits that are free."""

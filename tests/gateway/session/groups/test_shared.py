@@ -176,3 +176,18 @@ def test_a_large_prefetch_is_not_split_and_members_without_room_leave_the_messag
     assert {guest.answer(Qos).prefetch for _ in range(2)} == {200}
     guest.client.send(BasicQos(5, 1, "c", 2))
     assert {guest.answer(Qos).prefetch for _ in range(2)} == {1, -1}, "it holds more than two messages of one"
+
+
+def test_a_permit_used_before_the_client_knows_of_its_consumer_stays(guest: Guest) -> None:
+    guest.client.send(BasicConsume(1, 1, "orders", "c", False, 1, SHARED))
+    asked = [guest.stage.expect(0, Consume) for _ in range(2)]
+    without, has = sorted(asked, key=lambda each: each.prefetch)
+    guest.deliver(has.consumer, 0, 1)
+    guest.stage.say(0, Starved(without.consumer))
+    assert guest.stage.expect(0, Declined) == Declined(without.consumer)
+    for each in asked:
+        guest.stage.say(0, Answer(guest.stage.request(each), 0))
+    tag = guest.hear(BasicDeliver).tag
+    guest.client.send(BasicAck(1, [(tag, tag)]))
+    assert guest.answer(Qos) == Qos(has.consumer, -1)
+    assert guest.answer(Qos) == Qos(without.consumer, 1)
