@@ -49,6 +49,9 @@ class DelayedMessages:
         self._state = state
         self._serial = 0
         self._noted_at = 0.0
+        self._unwritten: dict[
+            int, int
+        ] = {}  # by queue, when the first is due of those that the store does not show yet
         self.pending = self.others = 0
 
     def scan(self, stored: Mapping[int, RecoveredQueue]) -> tuple[dict[int, tuple[int, int]], dict[int, Ranges]]:
@@ -110,7 +113,8 @@ class DelayedMessages:
         return len(timers)
 
     def note(self, now: float) -> None:
-        """Note the time if that is due: after a restart of the machine it must not go back."""
+        """End a pass; note the time if that is due: after a restart of the machine it must not go back."""
+        self._unwritten.clear()
         if (self.pending or self.others) and now - self._noted_at >= NOTE_SECONDS:
             self._noted_at = now
             self._state.buffer.note(self._state.clock.note())
@@ -119,6 +123,7 @@ class DelayedMessages:
         self._state.buffer.wait(timer)
         hosted.delayed += timer.messages
         self.pending += timer.messages
+        self._unwritten[timer.queue] = min(timer.due_ms, self._unwritten.get(timer.queue, timer.due_ms))
         self._expect(hosted, timer.due_ms)
 
     def _expect(self, hosted: HostedQueue, due_ms: int) -> None:
@@ -148,6 +153,9 @@ class DelayedMessages:
                 self.publish(hosted, timer.batch, now_ms)
         if timers:
             state.active[queue.id] = hosted
+        unwritten = self._unwritten.get(queue.id)
+        if unwritten is not None and (following is None or unwritten < following):
+            following = unwritten
         if following is not None:
             # Never at a time that has come: an older appointment for it may be due in this very pass, and the store
             # would show what was fired a moment ago once more.

@@ -23,6 +23,7 @@ from shardmq.message.record import pack_many
 from shardmq.message.record_batch import RecordBatch
 from shardmq.runtime.clock import ClockNote, SteadyClock
 from shardmq.topology.entities import Queue
+from tests.shards.clocked import LONG_MS, Clocked
 from tests.shards.driver import Shard, consume, numbers, run_of
 
 QUEUES = (
@@ -163,6 +164,25 @@ def test_the_timers_of_transient_messages_go_with_them(shard: Shard) -> None:
     shard.publish(Publish((1,), run_of(0, 3)))
     shard.restart()
     assert shard.queue()["ready"] == 3
+
+
+@pytest.mark.parametrize("further_ms", [None, LONG_MS])
+def test_what_begins_to_wait_while_another_message_is_due_comes_in_its_time(
+    tmp_path: Path, further_ms: int | None
+) -> None:
+    shard = Clocked(tmp_path)
+    shard.assign(*QUEUES)
+    shard.take_in(run_of(0, 3))
+    first, second, third = [got.first for got in [shard.get() for _ in range(3)] if got is not None]
+    if further_ms is not None:
+        shard.tell(Nack(9, [(third, third + 1)], True, further_ms))
+    shard.tell(Nack(9, [(first, first + 1)], True, 1000))
+    shard.loop._state.clock._offset_ns += 1000 * 10**6  # what comes next finds the first one due in its very pass
+    shard.tell(Nack(9, [(second, second + 1)], True, 1000))
+    assert (shard.bodies(), shard.table()["delayed"]) == ([0], 1 if further_ms is None else 2)
+    shard.put_forward(1500)
+    assert shard.bodies() == [0, 1]
+    shard.close()
 
 
 def test_a_full_queue_gets_what_is_due_when_it_has_room(shard: Shard) -> None:
