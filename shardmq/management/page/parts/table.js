@@ -33,7 +33,7 @@ export function Table({ columns, rows, sort, isReverse, onSort, empty = "There a
 
 function Heading({ column, sort, isReverse, onSort }) {
   const kind = column.isNumber ? "number" : "";
-  if (!onSort || !column.sort) return html`<th class=${kind} scope="col">${column.title}</th>`;
+  if (!onSort || !column.sort) return html`<th class=${kind} scope="col">${column.title || html`<span class="unseen">What can be done</span>`}</th>`;
   const isSorted = sort === column.sort;
   const direction = isSorted ? (isReverse ? "descending" : "ascending") : "none";
   const next = () => onSort(column.sort, isSorted ? !isReverse : Boolean(column.isNumber));

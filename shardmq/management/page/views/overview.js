@@ -78,8 +78,10 @@ function Nodes({ who }) {
       <dl class="figures">
         <div>
           <dt>Memory of the broker</dt>
-          <dd>${bytes(node.mem_used)} <small>of ${bytes(node.mem_limit)}</small></dd>
-          <${Meter} value=${node.mem_used} limit=${node.mem_limit} isAlarm=${node.mem_alarm} label="Memory used of the watermark" />
+          <dd>
+            ${bytes(node.mem_used)} <small>of ${bytes(node.mem_limit)}</small>
+            <${Meter} value=${node.mem_used} limit=${node.mem_limit} isAlarm=${node.mem_alarm} label="Memory used of the watermark" />
+          </dd>
         </div>
         <div>
           <dt>Free disk</dt>

@@ -56,8 +56,8 @@ function Graph({ rows, tried, vhost }) {
   const mark = (isHit) => (hits ? (isHit ? " hit" : " miss") : "");
   return html`<section class="card">
     ${drawn.length > SHOWN_MAX && html`<p class="dim">Showing ${SHOWN_MAX} of ${drawn.length} bindings.</p>`}
-    <div class="graph" tabindex="0" role="region" aria-label="Exchanges, queues and bindings">
-      <svg width=${width} height=${height} role="img" aria-label=${`${nodes.length} exchanges and queues, ${edges.length} bindings`}>
+    <div class="graph" tabindex="0" role="region" aria-label=${`${nodes.length} exchanges and queues, ${edges.length} bindings`}>
+      <svg width=${width} height=${height}>
         ${edges.map(
           (edge) => html`<g class=${`edge${mark(hits?.has(edge.from) && hits?.has(edge.to))}`}>
             <path d=${edge.line} />
