@@ -1,12 +1,12 @@
-"""Fetches the AMQP clients that are no Python packages, and what Python's ship beside theirs, for the tests.
+"""Fetches clients that are no Python packages, and what Python's ship beside theirs, for the tests.
 
     python peers.py FOLDER STAMP
 
 Into FOLDER come `debian/` (clients in C and Java, the machine-readable specification), `sdists/` (source distributions
-of py-amqp and kombu as installed, with their own integration tests), `node/` (amqplib), `management/` (rabbitmqadmin,
-and Nagios' checks of RabbitMQ) and `managers/` (clients of the HTTP API in Python). Nothing needs root. What
-cannot be had here is said, and its tests are skipped; where SHARDMQ_PEERS is "required" it is an error. STAMP is
-touched when all is there.
+of py-amqp and kombu as installed, with their own integration tests), `node/` (amqplib, and axe-core for the page),
+`management/` (rabbitmqadmin, and Nagios' checks of RabbitMQ), `managers/` (clients of the HTTP API in Python) and
+`browser/` (Chromium and its driver, where the machine has none). Nothing needs root. What cannot be had here is said,
+and its tests are skipped; where SHARDMQ_PEERS is "required" it is an error. STAMP is touched when all is there.
 """
 
 import importlib.metadata
@@ -25,7 +25,8 @@ DEBIAN: Final = (
     "amqp-specs",
 )
 SDISTS: Final = ("amqp", "kombu")
-NODE: Final = ("amqplib@2",)
+NODE: Final = ("amqplib@2", "axe-core@4")
+BROWSER: Final = ("chromium", "chromium-driver")
 MANAGEMENT: Final = (
     "rabbitmq-server",  # for rabbitmqadmin, its script
     *("nagios-plugins-rabbitmq", "libmonitoring-plugin-perl", "libclass-accessor-perl", "libconfig-tiny-perl"),
@@ -36,15 +37,15 @@ MANAGERS: Final = ("amqpstorm>=3.1", "pyrabbit2>=1.0.7", "flower>=2", "tornado>=
 """Python's clients of the HTTP API, beside the tests' own packages as their dependencies are others'."""
 
 SECONDS_MAX: Final = 300
-"""For one command: they load a few megabytes."""
+"""For one command: they load a few megabytes, a browser 150."""
 
 
 class CannotFetch(Exception):
     """Peers that cannot be had here, and why."""
 
 
-def run(*command: str, cwd: Path | None = None) -> None:
-    """Run a command silently.
+def run(*command: str, cwd: Path | None = None) -> str:
+    """Run a command silently; returns what it wrote to stdout.
 
     Raises:
         CannotFetch: it is not there, or failed; the text has what it said last.
@@ -58,24 +59,49 @@ def run(*command: str, cwd: Path | None = None) -> None:
     if done.returncode:
         said = "\n".join((done.stderr or done.stdout).strip().splitlines()[-5:])
         raise CannotFetch(f"`{' '.join(command)}` failed: {said}")
+    return done.stdout
 
 
-def fetch_debian(folder: Path, packages: list[str]) -> None:
-    """Packages, unpacked; with package lists of our own where the machine's are missing or stale."""
+def fetch_debian(folder: Path, packages: list[str], with_missing: bool = False) -> None:
+    """Packages, unpacked; with package lists of our own where the machine's are missing or stale.
+
+    Args:
+        folder: for their files.
+        packages: their names.
+        with_missing: whether those that they need and the machine lacks come, too.
+    """
     archives, lists = folder.with_name("archives"), folder.with_name("lists")
     for place in (archives, lists / "partial"):
         place.mkdir(parents=True, exist_ok=True)
     apt = ["apt-get", "-qq", "-o", "APT::Sandbox::User=root"]  # when root: or apt's user may not write here
+
+    def download() -> None:
+        wanted = [*packages, *lacked(apt, packages)] if with_missing else packages
+        run(*apt, "download", *wanted, cwd=archives)
+
     try:
-        run(*apt, "download", *packages, cwd=archives)
+        download()
     except CannotFetch:
         apt += ["-o", f"Dir::State::lists={lists}", "-o", f"Dir::Cache={lists}"]
         run(*apt, "update")
-        run(*apt, "download", *packages, cwd=archives)
+        download()
     for archive in sorted(archives.glob("*.deb")):
         run("dpkg-deb", "--extract", str(archive), str(folder))
     for place in (archives, lists):
         shutil.rmtree(place)
+
+
+def lacked(apt: list[str], packages: list[str]) -> list[str]:
+    """What the machine would have to install beside these packages."""
+    said = run(*apt, "--simulate", "--no-install-recommends", "install", *packages)
+    found = [line.split()[1] for line in said.splitlines() if line.startswith("Inst ")]
+    return [name for name in found if name not in packages]
+
+
+def fetch_browser(folder: Path, packages: list[str]) -> None:
+    """A browser and its driver, with the libraries that the machine lacks; nothing where it has them."""
+    if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
+        fetch_debian(folder, packages, with_missing=True)
 
 
 def fetch_sdists(folder: Path, versions: list[str]) -> None:
@@ -114,6 +140,7 @@ PEERS: Final[dict[str, tuple[Fetch, list[str]]]] = {
     "node": (fetch_node, [*NODE]),
     "management": (fetch_debian, [*MANAGEMENT]),
     "managers": (fetch_python, [*MANAGERS]),
+    "browser": (fetch_browser, [*BROWSER]),
 }
 """What fetches each folder, and what is to be in it."""
 
