@@ -6,6 +6,7 @@ import { useAnswer } from "../live.js";
 import { link } from "../route.js";
 import { Chart, Meter } from "../parts/chart.js";
 import { Command } from "../parts/command.js";
+import { useHistory } from "../parts/history.js";
 import { Answered, Figures, Head } from "../parts/states.js";
 import { Findings } from "../parts/findings.js";
 
@@ -16,6 +17,12 @@ const RATES = [
   ["deliver_get", "delivered"],
   ["ack", "acknowledged"],
   ["confirm", "confirmed"],
+];
+
+const READ = [
+  ["ready", (overview) => overview.queue_totals?.messages_ready],
+  ["unacknowledged", (overview) => overview.queue_totals?.messages_unacknowledged],
+  ...RATES.map(([counter]) => [counter, (overview) => overview.message_stats?.[counter]]),
 ];
 
 export function Overview({ who }) {
@@ -30,11 +37,12 @@ function Shown({ overview, who }) {
   const totals = overview.queue_totals ?? {};
   const stats = overview.message_stats ?? {};
   const objects = overview.object_totals ?? {};
+  const history = useHistory(overview, READ);
   const depths = [
-    { title: "ready", samples: totals.messages_ready_details?.samples },
-    { title: "unacknowledged", samples: totals.messages_unacknowledged_details?.samples },
+    { title: "ready", samples: history("ready", totals.messages_ready_details?.samples) },
+    { title: "unacknowledged", samples: history("unacknowledged", totals.messages_unacknowledged_details?.samples) },
   ];
-  const flows = RATES.map(([counter, title]) => ({ title, samples: stats[`${counter}_details`]?.samples, isTotal: true }));
+  const flows = RATES.map(([counter, title]) => ({ title, samples: history(counter, stats[`${counter}_details`]?.samples), isTotal: true }));
   return html`<section class="card">
       <${Figures}
         rows=${[

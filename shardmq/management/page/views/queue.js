@@ -9,6 +9,7 @@ import { BindingsTable } from "../parts/bindings.js";
 import { Chart } from "../parts/chart.js";
 import { Command } from "../parts/command.js";
 import { ConfirmButton, DialogButton, Form } from "../parts/dialog.js";
+import { useHistory } from "../parts/history.js";
 import { Findings } from "../parts/findings.js";
 import { Browse } from "../parts/messages.js";
 import { Publish } from "../parts/publish.js";
@@ -23,6 +24,12 @@ const FLOWS = [
   ["deliver_get", "out"],
   ["ack", "acknowledged"],
   ["redeliver", "delivered again"],
+];
+
+const READ = [
+  ["ready", (queue) => queue.messages_ready],
+  ["unacknowledged", (queue) => queue.messages_unacknowledged],
+  ...FLOWS.map(([counter]) => [counter, (queue) => queue.message_stats?.[counter]]),
 ];
 
 export function Queue({ parts: [vhost, name] }) {
@@ -40,11 +47,13 @@ export function Queue({ parts: [vhost, name] }) {
 
 function Shown({ queue, place, again }) {
   const { vhost, name } = queue;
+  const history = useHistory(queue, READ);
   const depths = [
-    { title: "ready", samples: queue.messages_ready_details?.samples },
-    { title: "unacknowledged", samples: queue.messages_unacknowledged_details?.samples },
+    { title: "ready", samples: history("ready", queue.messages_ready_details?.samples) },
+    { title: "unacknowledged", samples: history("unacknowledged", queue.messages_unacknowledged_details?.samples) },
   ];
-  const flows = FLOWS.map(([counter, title]) => ({ title, samples: queue.message_stats?.[`${counter}_details`]?.samples, isTotal: true }));
+  const samplesOf = (counter) => history(counter, queue.message_stats?.[`${counter}_details`]?.samples);
+  const flows = FLOWS.map(([counter, title]) => ({ title, samples: samplesOf(counter), isTotal: true }));
   return html`<${Reasons} queue=${queue} />
     <section class="card">
       <${Figures}
