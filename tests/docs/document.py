@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 RUN = ("python", "sh", "console")
-SHOWN = ("text", "json", "ini")
+SHOWN = ("text", "json", "ini", "yaml")
 """Languages that nothing can run; whatever else a block is written in, a test has to know it."""
 
 FENCE = re.compile(
