@@ -11,6 +11,7 @@ limits.py       Limits of virtual hosts and users.
 health.py       Health checks.
 users.py        Users, who the caller is.
 permissions.py  Permissions.
+policies.py     Policies, operator policies, topic permissions.
 definitions.py  All that is durable, in RabbitMQ's shape.
 """
 
@@ -26,6 +27,7 @@ from shardmq.management.api import (
     limits,
     messages,
     permissions,
+    policies,
     queues,
     users,
     vhosts,
@@ -42,6 +44,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *vhosts.ENDPOINTS,
     *users.ENDPOINTS,
     *permissions.ENDPOINTS,
+    *policies.ENDPOINTS,
     *definitions.ENDPOINTS,
     *messages.ENDPOINTS,
     *limits.ENDPOINTS,

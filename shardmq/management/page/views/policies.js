@@ -1,7 +1,7 @@
 // Policies: settings for queues and exchanges by their names, with a look at what each would change.
 
 import { html, useState } from "../vendor/preact.js";
-import { get, put, query, remove } from "../api.js";
+import { post, put, remove } from "../api.js";
 import { count, path } from "../format.js";
 import { useAnswer } from "../live.js";
 import { Command } from "../parts/command.js";
@@ -74,8 +74,8 @@ function Edit({ row, place, onDone }) {
   const look = (event) => {
     const values = Object.fromEntries(new FormData(event.target.form));
     doing(async () => {
-      const words = query({ ...wanted(values), definition: JSON.stringify(wanted(values).definition), name: row?.name ?? values.name });
-      setPreview(await get(`/shardmq/${place}${path(row?.vhost ?? values.vhost)}/preview${words}`));
+      const name = row?.name ?? values.name;
+      setPreview(await post(`/shardmq/${place}${path(row?.vhost ?? values.vhost, name || "new")}/preview`, wanted(values)));
     }, "Looked at what would change.");
   };
   return html`<${Form} submit="Set" work=${work} done="Set the policy." onDone=${onDone}>
@@ -92,12 +92,14 @@ function Edit({ row, place, onDone }) {
 }
 
 function Preview({ preview }) {
-  const rows = preview.items ?? preview;
   const columns = [
     { title: "Kind", cell: (row) => row.kind },
     { title: "Name", isName: true, cell: (row) => row.name },
-    { title: "Now", cell: (row) => html`<${Arguments} values=${row.before} />` },
-    { title: "Then", cell: (row) => html`<${Arguments} values=${row.after} />` },
+    { title: "Policy now", cell: (row) => row.policy_before ?? "" },
+    { title: "Policy then", cell: (row) => row.policy ?? "" },
+    { title: "Changes", cell: (row) => Object.entries(row.changes ?? {}).map(([name, [before, after]]) => html`<div><code>${name}: ${shown(before)} → ${shown(after)}</code></div>`) },
   ];
-  return html`<${Table} columns=${columns} rows=${rows} caption="What would change" empty="Nothing would change." />`;
+  return html`<${Table} columns=${columns} rows=${preview} caption="What would change" empty="Nothing would change." />`;
 }
+
+const shown = (value) => (value === null || value === undefined ? "none" : JSON.stringify(value));
