@@ -258,6 +258,8 @@ def test_a_connection_is_closed_with_a_reason(page: Page, managed: Broker, conne
     page.click("Close the connection")
     page.fill("reason", "for the test", "dialog[open]")
     page.click("Close it", "dialog[@open]")
+    page.sees("Closed the connection.")
+    page.until(lambda driver: driver.current_url.endswith("#/connections"))
     page.until(lambda _: not victim.is_open)
 
 
