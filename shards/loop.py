@@ -47,7 +47,7 @@ from shardmq.shards.queues.compaction import Compactor
 from shardmq.shards.queues.subqueue import EXPIRE_BATCHES
 from shardmq.shards.segments.segment import Segment
 from shardmq.shards.state.deduplication import ProducerSequences
-from shardmq.shards.state.hosted_queue import make_queue
+from shardmq.shards.state.hosted_queue import make_queue, until_told
 from shardmq.shards.state.shard import COORDINATOR, GATEWAY, PeerState, ShardState
 from shardmq.shards.storage.recovery import StoredState, stored_queues
 from shardmq.shards.storage.schema import NUMBER, STAGED_DATABASES, number_of
@@ -160,7 +160,7 @@ class ShardLoop:
             found = stored[declared.id]
             found.delayed = delayed.get(declared.id, [])
             try:
-                hosted = state.add(make_queue(declared, self._buffer, state.clock, found))
+                hosted = state.add(make_queue(until_told(declared), self._buffer, state.clock, found))
             except RowDamaged as damage:  # some queues read messages to count their bytes
                 state.take_out(damage, declared)
                 continue

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from shardmq.runtime.clock import SteadyClock
 from shardmq.runtime.statistics.rates import Sample
 from shardmq.shards.consumers.readers import Readers
@@ -175,6 +177,30 @@ _MESSAGE_ARGUMENTS: Final = (
     "x-consumer-timeout-action",
 )
 """Arguments that change what becomes of messages. The others are about consumers and the queue itself."""
+
+
+_TAKING_AWAY: Final = (
+    "x-message-ttl",
+    "x-max-length",
+    "x-max-length-bytes",
+    "x-max-age",
+    "x-delivery-limit",
+    "x-expires",
+)
+"""Arguments for which messages, or the queue, go."""
+
+
+def until_told(declared: Declared) -> Declared:
+    """Return what a stored queue is at a start, until the coordinator has said what policies give it now.
+
+    They may have changed while the shard was away, and what they take away does not come back: their limits wait. Those
+    that a queue was declared with hold, but in a stream, where a policy may have widened them.
+    """
+    waiting = [name for name in _TAKING_AWAY if name in declared.policy]
+    if not waiting:
+        return declared
+    own = {} if is_stream(declared.arguments) else declared.arguments
+    return replace(declared, policy={**declared.policy, **{name: own.get(name) for name in waiting}})
 
 
 def make_queue(
