@@ -12,8 +12,8 @@ from shardmq.coordinator.storage.schema import DATABASES, FORMAT
 from shardmq.coordinator.storage.store import Store, StoredState
 from shardmq.errors import StoreDamaged
 from shardmq.storage.lmdb_environment import open_environment
-from shardmq.topology.changes import QueueAdded, TopicPut
-from shardmq.topology.entities import Queue, Topic
+from shardmq.topology.changes import PolicyPut, QueueAdded, TopicPut
+from shardmq.topology.entities import Policy, Queue, Topic
 
 SHARD = Recorded(0, "store-0", "", 0, 0, [], frozenset(), 0)
 
@@ -70,3 +70,18 @@ def test_topics_name_the_queues_that_are_declared_anew(tmp_path: Path) -> None:
     assert (ids["t-0"], ids["t-2"]) == (1, 3)
     assert {ids["t-1"], ids["t-3"]}.isdisjoint({1, 2, 3, 4})
     assert stored.topics == [msgspec.structs.replace(topic, partitions=tuple(ids[f"t-{n}"] for n in range(4)))]
+
+
+def test_policies_are_kept_and_what_they_gave_queues_is_not_taken_for_arguments(tmp_path: Path) -> None:
+    policy = Policy("/", "short", "^q", {"max-length": 3})
+    filled(tmp_path, Queue("/", "old", 1, 0))
+    store = Store.open(tmp_path, "first")
+    store.write([PolicyPut(policy)])
+    store.close()
+    here = [Queue("/", name, number, 0, policy={"x-max-length": 3}) for number, name in ((1, "old"), (2, "q"))]
+    adopt(tmp_path, [Recorded(0, "store-0", "", 0, 2, here, frozenset(), 0)])
+    store = Store.open(tmp_path, "second")
+    stored = store.load(1).topology
+    store.close()
+    assert (stored.policies, [queue.name for queue in stored.queues]) == ([policy], ["old", "q"])
+    assert not any(queue.policy or queue.arguments for queue in stored.queues)

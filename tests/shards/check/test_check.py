@@ -216,6 +216,29 @@ def test_a_note_of_damage_and_the_numbers_of_transactions_are_found(folder: Path
     assert [each.database for each in mended(folder)] == ["state"]
 
 
+def test_a_store_is_looked_through_and_mended_with_what_policies_gave_its_queues(folder: Path) -> None:
+    given = msgspec.structs.replace(QUEUES[1], policy={"x-max-length-bytes": 10_000, "x-delivery-limit": 5})
+    shard = Clocked(folder.parent)
+    shard.assign(given)
+    shard.take_in(run_of(30, 10), queue=2)
+    shard.stop()
+    assert shard.loop._state.queues[2].queue.declared.policy.keys() == given.policy.keys()
+    shard.close()
+    assert findings(folder) == [], "the coordinator's queues have no arguments of policies"
+    damaged(folder, lambda store: flip(store, "index", max(rows(store, "index", 2))))
+    (found,) = mended(folder)
+    assert (found.queue, found.messages) == (2, 0)
+    damaged(folder, lambda store: flip(store, "queues", only(store, "queues", 2)))
+    (found,) = mended(folder)
+    assert found.mend == "takes the declaration from the coordinator's store"
+    shard = Clocked(folder.parent)
+    assert shard.bodies(queue=2) == list(range(40))
+    assert not shard.loop._state.queues[2].queue.declared.policy, "until the coordinator says it again"
+    shard.assign(given)
+    assert shard.bodies(queue=2) == list(range(40))
+    shard.close()
+
+
 def test_without_the_coordinator_a_lost_declaration_cannot_be_made_anew(folder: Path) -> None:
     damaged(folder, lambda store: flip(store, "queues", only(store, "queues", 1)))
     (found,) = findings(folder, None)

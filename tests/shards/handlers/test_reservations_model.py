@@ -206,6 +206,9 @@ class ReservationMachine(RuleBasedStateMachine):
 
     @rule(dirty=st.booleans())
     def restart(self, dirty: bool) -> None:
+        self.end_and_start(dirty)
+
+    def end_and_start(self, dirty: bool) -> None:
         if dirty:
             self.shard.restart()
             self.is_exact = False

@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition
 from shardmq.message.record_batch import PERSISTENT, RecordBatch
 from shardmq.ranges import RangeSet
 from shardmq.runtime.clock import SteadyClock
+from shardmq.shards.queues.configured_queue import ConfiguredQueue
 from shardmq.shards.state.hosted_queue import make_queue
 from shardmq.shards.storage.recovery import RecoveredQueue, stored_queues
 from shardmq.shards.storage.write_buffer import WriteBuffer
@@ -86,6 +87,18 @@ class ConfiguredQueueModel(RuleBasedStateMachine):
 
     @initialize(arguments=terms, memory=st.sampled_from([2000, 1 << 20]))
     def start(self, arguments: dict[str, Any], memory: int) -> None:
+        self.begin(arguments, memory)
+
+    def begin(self, arguments: dict[str, Any], memory: int) -> None:
+        self.memory = memory
+        self.take_terms(arguments)
+        self.declared = Declared("/", "q", 7, 0, True, arguments)
+        self.open([])
+        self.buffer.declare(self.declared)
+        self.buffer.demand()
+        self.buffer.commit()
+
+    def take_terms(self, arguments: dict[str, Any]) -> None:
         self.arguments = arguments
         self.ttl_ms = arguments.get("x-message-ttl")
         self.top = arguments.get("x-max-priority", 0)
@@ -94,12 +107,6 @@ class ConfiguredQueueModel(RuleBasedStateMachine):
         self.overflow = arguments.get("x-overflow", "drop-head")
         self.limit = arguments.get("x-delivery-limit")
         self.has_exchange = "x-dead-letter-exchange" in arguments
-        self.memory = memory
-        self.declared = Declared("/", "q", 7, 0, True, arguments)
-        self.open([])
-        self.buffer.declare(self.declared)
-        self.buffer.demand()
-        self.buffer.commit()
 
     def open(self, delayed: list[tuple[int, int]]) -> None:
         self.store = self.room.open()
@@ -177,6 +184,10 @@ class ConfiguredQueueModel(RuleBasedStateMachine):
             message.is_new = False
         self.buffer.commit()
         self.buffer.now = self.now
+
+    def shown_count(self, message: Message) -> int:
+        """How often a look says that a message was delivered in vain."""
+        return message.count if isinstance(self.queue, ConfiguredQueue) else 0
 
     def pick(self, data: st.DataObject, *states: str) -> tuple[list[Message], list[tuple[int, int]]]:
         """Some messages in one of these states, with their numbers."""
