@@ -12,6 +12,7 @@ from shardmq.shards.handlers.dead_letters import DeadLetterSender
 from shardmq.shards.handlers.delays import DelayedMessages
 from shardmq.shards.handlers.enrolment import Enrolment
 from shardmq.shards.handlers.reservations import Reservations
+from shardmq.shards.queues.weighing import unweighed_bytes, weigh
 from shardmq.shards.segments.segment import Segment
 from shardmq.shards.segments.steps import SEGMENT_COST_BYTES, Steps
 from shardmq.shards.state.hosted_queue import HostedQueue, make_queue
@@ -54,6 +55,7 @@ class Administration:
         self._dead_letters = dead_letters
         self._reservations = reservations
         self._enrolment = enrolment
+        self._weighing: dict[int, Queue] = {}  # what queues are to be when the bytes of their bodies are known
         self._dropped: dict[int, tuple[Peer, int]] = {}  # who dropped a queue, and how many messages went with it
         for number, segments in dropped:
             state.slices.add(self._clear(number, segments), partial(state.buffer.clear, number))
@@ -89,6 +91,7 @@ class Administration:
     def _assign(self, responder: Responder[None], message: AssignQueue) -> None:
         state = self._state
         here: list[Queue] = []
+        heavy: list[tuple[HostedQueue, Queue]] = []
         for declared in message.queues:
             if declared.id in state.quarantine:
                 state.quarantine.learn(declared)
@@ -108,13 +111,44 @@ class Administration:
                 hosted.is_condemned = False
                 if hosted.is_leaving:
                     state.look_unused(hosted)
-                if hosted.queue.declared.policy != declared.policy:
+                self._weighing.pop(declared.id, None)  # what was said before holds no more
+                if hosted.queue.declared.policy == declared.policy:
+                    continue
+                if unweighed_bytes(hosted.queue, declared) > SLICE_BYTES:
+                    heavy.append((hosted, declared))
+                else:
                     self._configure(hosted, declared)
                 continue
             state.add(make_queue(declared, state.buffer, state.clock))
             if declared.durable:
                 state.buffer.declare(declared, self._enrolment.given(declared))
-        responder.answer(None)
+        if not heavy:
+            responder.answer(None)
+        left = {declared.id for _, declared in heavy}
+        for hosted, declared in heavy:
+            self._weighing[declared.id] = declared
+            done = partial(self._weighed, responder, hosted, declared, left)
+            state.slices.add(self._weigh(hosted, declared), done)
+
+    def _weigh(self, hosted: HostedQueue, declared: Queue) -> Steps:
+        """Read how large bodies are before a limit counts their bytes; until that is done, what held before holds."""
+        try:
+            for cost in weigh(hosted.queue, self._state.buffer):
+                yield cost
+                if hosted.is_gone or self._weighing.get(declared.id) is not declared:
+                    return
+        except RowDamaged as damage:
+            self._state.take_out(damage)
+
+    def _weighed(self, responder: Responder[None], hosted: HostedQueue, declared: Queue, left: set[int]) -> None:
+        """Take in a policy whose queue is weighed, unless another one came; the request is answered with the last."""
+        if self._weighing.get(declared.id) is declared:
+            del self._weighing[declared.id]
+            if not hosted.is_gone:
+                self._configure(hosted, declared)
+        left.discard(declared.id)
+        if not left:
+            responder.answer(None)
 
     def _configure(self, hosted: HostedQueue, declared: Queue) -> None:
         """Take in what policies give a queue now. Until it is on disk, the coordinator would tell it again."""

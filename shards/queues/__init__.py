@@ -9,6 +9,7 @@ tally.py               What became of messages, as statistics tell it apart.
 ready_messages.py      Which messages of a subqueue are ready, in which order, and where the next one lies.
 delivery.py            Messages that are handed out together.
 length_limit.py        x-max-length, x-max-length-bytes, x-overflow.
+weighing.py            How many bytes the bodies have of a queue that never counted them.
 dead_letter_outbox.py  Messages that died, kept until they have arrived elsewhere.
 segment_log.py         The segments of a subqueue: reading, settling, replacing.
 compaction.py          Merging small segments, and copying what lives out of sparse ones.

@@ -8,6 +8,7 @@ from typing import Final
 from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.queues.delivery import Delivery
 from shardmq.shards.queues.priority_levels import PriorityLevels
+from shardmq.shards.queues.subqueue import Subqueue
 from shardmq.shards.segments.segment import Ranges, Segment, body_sizes
 from shardmq.topology.arguments import QueueArguments
 
@@ -17,6 +18,9 @@ _EVERYTHING: Final = 1 << 62
 _LOOK_MESSAGES: Final = 1000
 _LOOK_BYTES: Final = 1 << 20
 """How far one look for messages to be dropped reaches. Dropping goes on until it is enough."""
+
+_WHOLE_BYTES: Final = 1 << 20
+"""From so much excess on, whole segments whose bytes are known are dropped without being read."""
 
 _LOOK_MORE: Final = 8
 """Messages looked at beyond those that are enough if all are of one size: a thousand take 1.6 ms, for the one that goes
@@ -126,6 +130,10 @@ class LengthLimit:
     def _withdraw_bytes(self, excess: int) -> Ranges:
         """Hold as many messages as have `excess` bytes together, if one look reaches so far."""
         subqueue = next(subqueue for subqueue in reversed(self._levels.order) if subqueue.ready)
+        segment = _first_whole(subqueue) if excess >= _WHOLE_BYTES else None
+        if segment is not None and segment.body_bytes and segment.body_bytes <= excess:
+            self.bytes -= segment.body_bytes
+            return subqueue.withdraw(segment.count)
         likely = excess * self._levels.ready // self.bytes + _LOOK_MORE
         pieces = subqueue.read(subqueue.waiting(0, min(likely, _LOOK_MESSAGES)), _LOOK_BYTES)
         sums = list(accumulate([size for _, batch in pieces for size in body_sizes(batch)]))
@@ -145,6 +153,13 @@ class LengthLimit:
                     pieces = subqueue.read(places, _EVERYTHING, keep=False)
                     total += sum([sum(body_sizes(batch)) for _, batch in pieces])
         return total
+
+
+def _first_whole(subqueue: Subqueue) -> Segment | None:
+    """The segment that the next message is in, where all its messages are ready."""
+    segment = subqueue.index.segments[subqueue.index.place(subqueue.waiting(0, 1)[0][0])]
+    ready = sum([end - start for start, end in subqueue.between(segment.first, segment.end)])
+    return segment if ready == segment.count else None
 
 
 def _fitting(sizes: list[int], room: int) -> int:
