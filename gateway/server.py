@@ -76,6 +76,7 @@ class Server:
         self._silent: set[ProtocolDetector] = set()  # have connected, and said nothing yet
         self._listeners: list[asyncio.Server] = []
         self._tracker = ConnectionTracker(state)
+        self._nearly_silent: list[ClientConnection] = []
         self._check_at = 0.0
         self._ticks = Ticks()
         self.authenticator = Authenticator(state)
@@ -184,7 +185,12 @@ class Server:
         self.authenticator.close()
 
     def _tick(self, now: float) -> None:
-        if self._ticks.stood_still(now) or now < self._check_at:
+        if self._ticks.stood_still(now):
+            return
+        if now < self._check_at:  # those that were nearly silent for too long; a group's partitions wait for them
+            for connection in self._nearly_silent:
+                if connection in self._connections:
+                    connection.abort_if_silent(now)
             return
         self._check_at = now + SILENCE_CHECK_SECONDS
         self.authenticator.tick(now)
@@ -192,6 +198,7 @@ class Server:
             detector.abort_if_silent(now)
         for connection in list(self._connections):
             connection.abort_if_silent(now)
+        self._nearly_silent = [each for each in self._connections if each.may_end_by(self._check_at)]
 
     def _census(self) -> dict[str, Any]:
         clients = [connection.session.client for connection in self._connections if connection.session is not None]

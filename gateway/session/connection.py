@@ -287,6 +287,10 @@ class ClientConnection(ClientSocket):
                     ConnectionLost(f"nothing heard for {2 * self._heartbeat} s; the heartbeat is {self._heartbeat} s")
                 )
 
+    def may_end_by(self, at: float) -> bool:
+        """Whether it is given up by then, if nothing is heard of it until then."""
+        return self._heartbeat > 0 and at - self._heard_at > 2 * self._heartbeat
+
     def _keeps_others_waiting(self, now: float) -> bool:
         """Whether it reads nothing of what was lent to it, while that is all there is."""
         self._repay_read()

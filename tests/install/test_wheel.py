@@ -63,12 +63,19 @@ def test_the_source_distribution_has_the_packages_and_what_goes_with_them(sdist:
 def test_the_wheel_has_the_packages_once_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-    folders = {name.rpartition("/")[0].replace("/", ".") for name in names if ".dist-info/" not in name}
-    assert folders == set(PACKAGES)
+    code = {name for name in names if ".dist-info/" not in name and name.endswith(".py")}
+    assert {name.rpartition("/")[0].replace("/", ".") for name in code} == set(PACKAGES)
     data = {"shardmq/py.typed", "shardmq/protocol/native/SPEC.md", "shardmq/cmd/bench/compare/amqpload/main.c"}
     assert data <= set(names)
     others = [name for name in names if not name.endswith(".py") and ".dist-info/" not in name]
-    assert len(others) == sum(map(len, PROJECT["tool"]["setuptools"]["package-data"].values()))
+    wanted = PROJECT["tool"]["setuptools"]["package-data"].items()
+    files = [
+        f"{package.replace('.', '/')}/{file.relative_to(PACKAGES[package]).as_posix()}"
+        for package, patterns in wanted
+        for pattern in patterns
+        for file in PACKAGES[package].glob(pattern)
+    ]
+    assert sorted(others) == sorted(files)
 
 
 def test_its_metadata_say_whose_it_is_and_whom_it_is_for(wheel: Path) -> None:

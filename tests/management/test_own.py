@@ -1,6 +1,7 @@
 """Endpoints that RabbitMQ does not have, over real processes."""
 
 import base64
+from collections.abc import Iterator
 
 import pytest
 
@@ -10,9 +11,9 @@ from tests.management.browser import Browser, Refused
 
 
 @pytest.fixture(scope="module")
-def channel(managed: Broker) -> shardmq.Channel:
-    connection = shardmq.connect(managed.url)
-    return connection.channel()
+def channel(managed: Broker) -> Iterator[shardmq.Channel]:
+    with shardmq.connect(managed.url) as connection:
+        yield connection.channel()
 
 
 def test_messages_are_looked_at_without_a_trace(channel: shardmq.Channel, admin: Browser) -> None:

@@ -1,5 +1,7 @@
 """Policies, operator policies and topic permissions over the HTTP API, over real processes."""
 
+from collections.abc import Iterator
+
 import pytest
 
 import shardmq
@@ -8,11 +10,12 @@ from tests.management.browser import Browser, Refused
 
 
 @pytest.fixture(scope="module")
-def channel(managed: Broker) -> shardmq.Channel:
-    channel = shardmq.connect(managed.url).channel()
-    for name in ("orders.eu", "orders.us", "mail"):
-        channel.queue_declare(name, durable=True)
-    return channel
+def channel(managed: Broker) -> Iterator[shardmq.Channel]:
+    with shardmq.connect(managed.url) as connection:
+        channel = connection.channel()
+        for name in ("orders.eu", "orders.us", "mail"):
+            channel.queue_declare(name, durable=True)
+        yield channel
 
 
 @pytest.mark.usefixtures("channel")
