@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 import click
-import msgspec
 
 from shardmq.cmd.terminal.connection import connected
 from shardmq.cmd.terminal.options import JSON, URL
@@ -16,7 +15,6 @@ from shardmq.errors import ShardmqError
 if TYPE_CHECKING:
     from shardmq.client.api.message import Message
     from shardmq.client.sync.channel import Channel
-    from shardmq.message.properties import Properties
 
 PREFETCH: Final = 1000
 """Messages on their way at once; so many may be there twice where a move is broken off."""
@@ -81,6 +79,8 @@ def move_all(channel: "Channel", source: str, route: Route, total: int, progress
     Raises:
         ShardmqError: a message was not taken; the text says how many were moved before.
     """
+    from shardmq.client.api.message import properties_of_copy
+
     moved = 0
     if not total:
         return 0
@@ -91,10 +91,11 @@ def move_all(channel: "Channel", source: str, route: Route, total: int, progress
             try:
                 for message in messages:
                     exchange, routing_key = route(message)
+                    properties = properties_of_copy(message)
                     if moved == 0 and message is messages[0]:  # whatever is wrong shows at the first, harmlessly
-                        channel.basic_publish(exchange, routing_key, message.body, kept(message), mandatory=True)
+                        channel.basic_publish(exchange, routing_key, message.body, properties, mandatory=True)
                     else:
-                        publisher.publish(exchange, routing_key, message.body, kept(message), mandatory=True)
+                        publisher.publish(exchange, routing_key, message.body, properties, mandatory=True)
                 publisher.flush()
             except ShardmqError as fault:
                 raise fault.with_text(f"{fault.text}; {counted(moved, 'message')} moved before") from fault
@@ -105,13 +106,6 @@ def move_all(channel: "Channel", source: str, route: Route, total: int, progress
             if moved == total:
                 break
     return moved
-
-
-def kept(message: "Message") -> "Properties":
-    """A message's properties, with the id the broker gave it where it had none, and as durable as it was."""
-    return msgspec.structs.replace(
-        message.properties, message_id=message.message_id, delivery_mode=2 if message.persistent else 1
-    )
 
 
 @contextlib.contextmanager

@@ -190,6 +190,11 @@ class KeyedMessage(Message, gc=False, eq=False):
         return self._key
 
 
+def properties_of_copy(message: Message) -> Properties:
+    """A message's properties for a copy of it: with the id that the broker gave it, and as durable as it was."""
+    return replace(message.properties, message_id=message.message_id, delivery_mode=2 if message.persistent else 1)
+
+
 class Delivery:
     """Messages that were delivered together, and what settles them.
 

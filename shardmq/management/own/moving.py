@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
+from shardmq.client.api.message import properties_of_copy
 from shardmq.errors import ShardmqError
 from shardmq.management.web.call import Call, Row
 from shardmq.management.web.endpoint import Answer, Endpoint, Right
@@ -11,8 +10,6 @@ from shardmq.management.web.errors import ApiError
 
 if TYPE_CHECKING:
     from shardmq.client.aio.channel import Channel
-    from shardmq.client.api.message import Message
-    from shardmq.message.properties import Properties
 
 PREFETCH: Final = 500
 """Messages on their way at once; so many may be there twice where a move is broken off."""
@@ -22,13 +19,6 @@ IDLE_SECONDS: Final = 1.0
 
 MOVED_MAX: Final = 100_000
 """Messages of one request; `left` says how many of those that were ready are still there."""
-
-
-def kept(message: "Message") -> "Properties":
-    """A message's properties, with the id the broker gave it where it had none, and as durable as it was."""
-    return msgspec.structs.replace(
-        message.properties, message_id=message.message_id, delivery_mode=2 if message.persistent else 1
-    )
 
 
 async def move_all(channel: "Channel", source: str, destination: str, limit: int) -> int:
@@ -44,7 +34,7 @@ async def move_all(channel: "Channel", source: str, destination: str, limit: int
             messages = batch.messages[: limit - moved]
             try:
                 for message in messages:
-                    await publisher.publish("", destination, message.body, kept(message), mandatory=True)
+                    await publisher.publish("", destination, message.body, properties_of_copy(message), mandatory=True)
                 await publisher.flush()
             except ShardmqError as fault:
                 raise fault.with_text(f"{fault.text}; {moved} messages moved before") from fault
