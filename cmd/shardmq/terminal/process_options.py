@@ -131,6 +131,9 @@ DEFAULT_MANAGEMENT_PORT: Final = 15_672
 """RabbitMQ's."""
 
 
+PORT_MAX: Final = 65_535
+
+
 class PortOrOff(click.ParamType[int | None]):
     """A TCP port, or "off", which is None."""
 
@@ -140,8 +143,9 @@ class PortOrOff(click.ParamType[int | None]):
         """The port."""
         if value is None or value == "off":
             return None
-        port: int = click.IntRange(0, 65_535).convert(value, param, ctx)
-        return port
+        if not str(value).isdecimal() or len(value) > len(str(PORT_MAX)) or int(value) > PORT_MAX:
+            self.fail(f"'{value}' is no port; give a number from 0 to {PORT_MAX}, or off", param, ctx)
+        return int(value)
 
 
 _MANAGEMENT_OPTIONS: Final = (
