@@ -12,9 +12,6 @@ from shardmq.topology.exchanges import TYPES
 from shardmq.topology.exchanges.exchange_type import ExchangeType
 from shardmq.topology.policies.keys import ALTERNATE
 
-Node = tuple[bool, str]
-"""Whether it is an exchange, and its name."""
-
 
 class Map:
     """The exchanges and bindings of a virtual host, as lists have them.
@@ -26,21 +23,15 @@ class Map:
     """
 
     def __init__(self, exchanges: list[Row], queues: list[Row], bindings: list[Row]) -> None:
-        self._nodes: list[Node] = []
         self._alternates = {row["name"]: _alternate(row) for row in exchanges}
         self._types: dict[str, ExchangeType] = {row["name"]: TYPES[row["type"]](row["arguments"]) for row in exchanges}
-        self._queues = {row["name"] for row in queues}
+        self._queues = [row["name"] for row in queues]
+        numbers = {name: number for number, name in enumerate(self._queues)}
         for row in bindings:
-            is_exchange = row["destination_type"] == "exchange"
-            self._types[row["source"]].add(
-                row["routing_key"], self._number(is_exchange, row["destination"]), row["arguments"]
-            )
-
-    def _number(self, is_exchange: bool, name: str) -> int | str:
-        if is_exchange:
-            return name
-        self._nodes.append((False, name))
-        return len(self._nodes) - 1
+            name = row["destination"]
+            destination = name if row["destination_type"] == "exchange" else numbers.get(name)
+            if destination is not None:  # the queue was declared after the list of queues was made
+                self._types[row["source"]].add(row["routing_key"], destination, row["arguments"])
 
     def route(self, exchange: str, key: str, properties: Properties) -> tuple[list[str], list[str]]:
         """The exchanges that a message passes, and the queues that it reaches, each once.
@@ -60,7 +51,7 @@ class Map:
             matched = self._types[name].match(key, properties) or (() if alternate is None else (alternate,))
             for destination in matched:
                 if isinstance(destination, int):
-                    reached[self._nodes[destination][1]] = None
+                    reached[self._queues[destination]] = None
                 elif destination not in passed:
                     passed.append(destination)
                     ahead.append(destination)
