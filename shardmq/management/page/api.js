@@ -27,6 +27,7 @@ export function whenLoggedOut(listener) {
 }
 
 const PATIENCE_MS = 15000;
+const UNAVAILABLE = 503; // what the management process says while the broker is away
 
 export async function ask(method, path, body, { headers = {}, signal } = {}) {
   const options = { method, headers: { "X-Shardmq-Page": "1", ...headers }, credentials: "same-origin" };
@@ -51,11 +52,7 @@ export async function ask(method, path, body, { headers = {}, signal } = {}) {
   } catch {
     value = { reason: text.slice(0, 300) };
   }
-  if (answer.status >= 500) {
-    reached(false);
-    throw new Refused(answer.status, reasonOf(value) ?? "The broker does not answer.");
-  }
-  reached(true);
+  reached(answer.status !== UNAVAILABLE);
   if (answer.status === 401 && value?.error === "not_authorized") onLogOut();
   if (!answer.ok) throw new Refused(answer.status, reasonOf(value) ?? `The answer was ${answer.status}.`);
   return value;

@@ -3,7 +3,7 @@
 const whole = new Intl.NumberFormat("en");
 const fine = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 
-export const UNKNOWN = "–";
+const UNKNOWN = "–";
 
 export function count(value) {
   return value === undefined || value === null || Number.isNaN(value) ? UNKNOWN : whole.format(value);

@@ -24,7 +24,7 @@ export function stop() {
   timer = null;
 }
 
-export function useTick(listener) {
+function useTick(listener) {
   const latest = useRef(listener);
   latest.current = listener;
   useEffect(() => {

@@ -3,7 +3,6 @@
 import { html, useState } from "../vendor/preact.js";
 import { post } from "../api.js";
 import { path } from "../format.js";
-import { Command } from "./command.js";
 import { Form, objectIn } from "./dialog.js";
 
 export function Publish({ vhost, exchange, routingKey = "", isKeyFixed = false, onDone }) {

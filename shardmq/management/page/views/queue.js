@@ -7,7 +7,6 @@ import { useAnswer } from "../live.js";
 import { go, link } from "../route.js";
 import { BindingsTable } from "../parts/bindings.js";
 import { Chart } from "../parts/chart.js";
-import { Command } from "../parts/command.js";
 import { ConfirmButton, DialogButton, Form } from "../parts/dialog.js";
 import { useHistory } from "../parts/history.js";
 import { Findings } from "../parts/findings.js";
