@@ -110,7 +110,7 @@ def _pairs(values: tuple[str, ...]) -> list[tuple[str, str]]:
     for value in values:
         name, equals, text = value.partition("=")
         if not equals or not name:
-            raise click.BadParameter(f"'{value}' is not of the form NAME=VALUE, as x-max-length=1000")
+            raise click.BadParameter(f"'{value}' is not of the form NAME=VALUE; give a name, =, and its value")
         pairs.append((name, text))
     return pairs
 
