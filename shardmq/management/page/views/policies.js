@@ -53,7 +53,7 @@ function Change({ row, place, again }) {
       title=${`Delete ${row.name}`}
       name=${row.name}
       text="What it applied to goes back to its own arguments, or to the next policy that matches."
-      command=${["policy", "delete", row.name]}
+      command=${["policy", "delete", row.name, ...(place === "policies" ? [] : ["--operator"])]}
       work=${() => remove(`/${place}${path(row.vhost, row.name)}`)}
       done=${`Deleted ${row.name}.`}
       onDone=${again}
