@@ -14,7 +14,7 @@ FLIPS  ?= 200
 FUZZ   ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help up tree test lint demo bench bench-compare bench-growth bench-spark figures recording faults fuzz clean
+.PHONY: help up tree test lint demo bench bench-compare bench-growth bench-spark figures recording pictures faults fuzz clean
 
 help:
 	@echo "make up      start a broker with 4 shards in the foreground (ARGS='--port 5673' for more options)"
@@ -26,6 +26,7 @@ help:
 	@echo "make bench-spark  2,000,000 rows from Spark, exactly once; RabbitMQ beside it where it is installed"
 	@echo "make figures  tables and plots of the documents, from docs/benchmarks/results"
 	@echo "make recording  the terminal that the README shows, from a real run"
+	@echo "make pictures  the management page in docs/operations/pictures, taken by its tests in Chromium"
 	@echo "make faults  $(KILLS) kills, $(FREEZES) freezes, $(POINTS) power losses, $(FLIPS) flipped bits; and controls that must fail"
 	@echo "make fuzz    $(FUZZ) seconds of bytes that no AMQP client should send, then sessions of such"
 	@echo "make lint    ruff and mypy alone"
@@ -110,6 +111,9 @@ figures: $(VENV)/installed-figures tree
 
 recording: tree
 	@$(BIN)/python docs/recording/record.py
+
+pictures: $(VENV)/installed-peers tree
+	SHARDMQ_SCREENSHOTS=docs/operations/pictures $(BIN)/pytest -q tests/management/test_page.py
 
 lint: $(VENV)/installed-test tree
 	$(BIN)/ruff check .

@@ -1,15 +1,18 @@
 """The gateway process: options, start, clean stop."""
 
 import asyncio
+import functools
 import logging
 import resource
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import uvloop
 
 from shardmq.bus.curve import NO_KEYS, CurveKeys
+from shardmq.errors import StartupRefused
 from shardmq.gateway.handlers.dead_letters import DeadLetterPublisher
 from shardmq.gateway.loop import GatewayLoop
 from shardmq.gateway.server import Server
@@ -31,6 +34,10 @@ their own below it: what is let in here can be decoded there."""
 READY_CHECK_SECONDS: Final = 0.01
 """Time between two looks whether the coordinator and the shards are there."""
 
+if TYPE_CHECKING:
+    from shardmq.gateway.links.shard import ShardLink
+    from shardmq.gateway.tracing.exporter import SpanExporter
+
 _log = logging.getLogger(__name__)
 
 
@@ -48,6 +55,7 @@ class GatewayOptions:
         tls: another port for clients, with TLS, or the only one.
         rss_bytes_max: resident memory above which publishers are blocked; None for the default.
         message_bytes_max: of a message's body.
+        otlp_endpoint: URL of a receiver of spans; None for no spans.
     """
 
     name: str
@@ -59,6 +67,7 @@ class GatewayOptions:
     tls: TlsOptions | None = None
     rss_bytes_max: int | None = None
     message_bytes_max: int = MESSAGE_BYTES_MAX
+    otlp_endpoint: str | None = None
 
 
 def run(options: GatewayOptions) -> None:
@@ -84,10 +93,14 @@ async def _serve(options: GatewayOptions) -> None:
 
     asyncio.get_running_loop().set_exception_handler(end_on_error)
     StopSignal.on_loop(asyncio.get_running_loop(), stop.set)
-    state = GatewayState(options.name, options.coordinator, options.shards, options.security, options.rss_bytes_max)
+    exporter, make_link = _tracing(options)
+    state = GatewayState(
+        options.name, options.coordinator, options.shards, options.security, options.rss_bytes_max, make_link
+    )
     loop = GatewayLoop(state)
     DeadLetterPublisher(state)
     state.on_tick(WaitingReport(lambda: _missing(state)).look)
+    state.on_tick(notify.Heartbeat(lambda: _wrong(state)).beat)
     ticking = asyncio.create_task(loop.run())
     stopped = asyncio.create_task(stop.wait())
     try:
@@ -111,6 +124,27 @@ async def _serve(options: GatewayOptions) -> None:
         stopped.cancel()
         await asyncio.gather(ticking, stopped, return_exceptions=True)
         loop.close()
+        if exporter is not None:
+            exporter.close()
+
+
+def _tracing(options: GatewayOptions) -> "tuple[SpanExporter | None, Callable[..., ShardLink] | None]":
+    """What exports spans, and makes links that note them; nothing is imported where nobody asks for spans.
+
+    Raises:
+        StartupRefused: OpenTelemetry is not installed.
+    """
+    if options.otlp_endpoint is None:
+        return None, None
+    try:
+        from shardmq.gateway.tracing.exporter import SpanExporter
+        from shardmq.gateway.tracing.traced_link import TracedLink
+    except ImportError as missing:
+        raise StartupRefused(
+            f"--otlp-endpoint needs OpenTelemetry ({missing}): pip install 'shardmq[otel]'"
+        ) from missing
+    exporter = SpanExporter(options.name, options.otlp_endpoint)
+    return exporter, functools.partial(TracedLink, exporter)
 
 
 def _raise_crash(ticking: "asyncio.Task[None]", crashes: list[BaseException]) -> None:
@@ -119,6 +153,11 @@ def _raise_crash(ticking: "asyncio.Task[None]", crashes: list[BaseException]) ->
         ticking.result()
     if crashes:
         raise crashes[0]
+
+
+def _wrong(state: GatewayState) -> list[str]:
+    """What is wrong with this gateway, for whoever started it."""
+    return [*(f"waits for {whom}" for whom in _missing(state)), *state.alarms.of(state.name)]
 
 
 def _missing(state: GatewayState) -> list[str]:

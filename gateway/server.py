@@ -132,6 +132,7 @@ class Server:
         """Note that a client was let in."""
         self.state.traffic.churn["connections_opened"] += 1
         self._tracker.opened(connection, client)
+        self.state.events.connection_created(connection, client)
 
     def check_channels(self, client: Client) -> None:
         """Make sure that a client's user may open one more channel.
@@ -145,6 +146,7 @@ class Server:
         """Note that a client has nothing here any more, though its socket may live on for a while."""
         self.state.traffic.churn["connections_closed"] += 1
         self._tracker.closed(client)
+        self.state.events.connection_closed(client)
 
     def when_gone(self, client: Client, then: Callable[[], None]) -> None:
         """Call back when the exclusive queues of a client that has left are gone."""
@@ -209,6 +211,7 @@ class Server:
             "channels": sum([client.channels for client in clients]),
             "consumers": sum([client.consumers for client in clients]),
             **self.authenticator.counts,
+            "logins": self.authenticator.logins,
         }
 
 

@@ -26,6 +26,7 @@ from shardmq.bus.messages.shard import (
 from shardmq.errors import ReplyCode, RowDamaged
 from shardmq.runtime.clock import SteadyClock
 from shardmq.runtime.memory import memory_default
+from shardmq.runtime.notify import Heartbeat
 from shardmq.runtime.waiting import WaitingReport
 from shardmq.runtime.watermarks import Watermark, WatermarkMonitor
 from shardmq.shards.early_deliveries import EARLY, may_leave_early
@@ -121,7 +122,7 @@ class ShardLoop:
         self._more = self.is_conversing = False
         self._is_stirred = True
         self._tick_at = time.monotonic()
-        self._waiting = WaitingReport(self._missing)
+        self._waiting, self._heartbeat = WaitingReport(self._missing), Heartbeat(self._wrong)
         self._handlers: dict[type, Callable[[Any, Any], None]] = {
             **self._publishing.handlers,
             **self._consuming.handlers,
@@ -263,12 +264,17 @@ class ShardLoop:
         for peer, lost in self._listener.tick(time.monotonic()):
             self._lost(peer, lost)
         self._waiting.look(now)
+        self._heartbeat.beat(now)
         self._state.rates.tick(now)
 
     def _missing(self) -> list[str]:
         """Who has not called that is to: a shard knows no addresses but its own."""
         called = {peer.role for peer in self._listener.peers}
         return [f"the {role} to call {self._listener.address}" for role in (COORDINATOR, GATEWAY) if role not in called]
+
+    def _wrong(self) -> list[str]:
+        alarms = [mark.text for mark in self._watermarks.on.values()]
+        return [*(f"waits for {whom}" for whom in self._missing()), *alarms]
 
     def _finish(self, collect: bool, may_be_early: bool = False) -> bool:
         """Deliver, commit, answer.

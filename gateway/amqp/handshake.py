@@ -166,7 +166,9 @@ class Handshake:
         if len(self._header) < len(wanted):
             return b""
         self._state = State.STARTING
-        self._connection.send_frame(start_frame(mechanisms(self._connection.certificate_name)))
+        self._connection.send_frame(
+            start_frame(mechanisms(self._connection.certificate_name), self._authenticator.is_broker_ready)
+        )
         return self._header[len(wanted) :]
 
     def take(self, event: Event) -> None:
@@ -226,9 +228,10 @@ class Handshake:
 
 
 @functools.cache
-def start_frame(mechanisms: tuple[str, ...]) -> bytes:
+def start_frame(mechanisms: tuple[str, ...], is_ready: bool) -> bytes:
     """The server's first word, as bytes: it is the same for everybody."""
-    return method_frame(0, ConnectionStart(0, 9, SERVER_PROPERTIES, " ".join(mechanisms).encode(), LOCALES))
+    properties = {**SERVER_PROPERTIES, "ready": is_ready}
+    return method_frame(0, ConnectionStart(0, 9, properties, " ".join(mechanisms).encode(), LOCALES))
 
 
 def capabilities_of(properties: Table) -> frozenset[str]:

@@ -29,6 +29,10 @@ REMEMBERED_SECONDS: Final = 3600.0
 REMEMBERED_MAX: Final = 4096
 """How long, and how many, right passwords are remembered: comparing one with its hash takes 50 ms on purpose."""
 
+AMQP: Final = "amqp091"
+NATIVE: Final = "shardmq"
+"""Protocols, as counts of logins name them."""
+
 Then = Callable[[ConnectionFault | None], None]
 """Called once: with nothing, or with what was wrong."""
 
@@ -70,6 +74,17 @@ class Authenticator:
         self._key = secrets.token_bytes(32)
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._delayed = 0
+        self._logins = {protocol: {"succeeded": 0, "failed": 0} for protocol in (AMQP, NATIVE)}
+
+    @property
+    def is_broker_ready(self) -> bool:
+        """Whether the coordinator and all shards are reached; clients are told before they log in."""
+        return self._state.is_ready
+
+    @property
+    def logins(self) -> dict[str, dict[str, int]]:
+        """By protocol, how many logins succeeded and failed since the start."""
+        return self._logins
 
     @property
     def counts(self) -> dict[str, int]:
@@ -94,11 +109,11 @@ class Authenticator:
             else:
                 self._check_tags(login.user)
 
-        self._begin(check, peer, login, then)
+        self._begin(check, peer, login, self._counted(NATIVE, then))
 
     def authenticate(self, peer: str, login: Credentials, then: Then) -> None:
         """Check a client's password; `admit` checks the virtual host."""
-        self._begin(lambda: self._check_user(peer, login), peer, login, then)
+        self._begin(lambda: self._check_user(peer, login), peer, login, self._counted(AMQP, then))
 
     def admit(self, peer: str, login: Credentials, then: Then) -> None:
         """Check that an authenticated client may open the virtual host."""
@@ -116,6 +131,13 @@ class Authenticator:
         """Log why a login was refused; clients are not always told."""
         self._refused_logins.add(peer, user, text)
 
+    def _counted(self, protocol: str, then: Then) -> Then:
+        def counted(fault: ConnectionFault | None) -> None:
+            self._logins[protocol]["succeeded" if fault is None else "failed"] += 1
+            then(fault)
+
+        return counted
+
     def _begin(self, check: Callable[[], Awaitable[None]], peer: str, login: Credentials, then: Then) -> None:
         async def run() -> None:
             fault: ConnectionFault | None = None
@@ -131,6 +153,15 @@ class Authenticator:
         task.add_done_callback(self._under_way.discard)
 
     async def _check_user(self, peer: str, login: Credentials) -> None:
+        events, user = self._state.events, login.user[:NAME_BYTES_MAX]
+        try:
+            await self._check_credentials(peer, login)
+        except ConnectionFault as refused:
+            events.refused(peer, user, refused.text)
+            raise
+        events.logged_in(peer, user)
+
+    async def _check_credentials(self, peer: str, login: Credentials) -> None:
         name = login.user
         if name in LOOPBACK_ONLY and not _is_loopback(peer):
             raise AuthenticationFailed(f"user '{name}' may connect from this machine only; make a user of your own")

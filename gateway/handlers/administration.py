@@ -148,12 +148,17 @@ def backup_look(channel: Channel, _operation: BackupLook, reply: Reply) -> None:
 
 
 def connection_expel(channel: Channel, operation: ConnectionExpel, reply: Reply) -> None:
-    """Close somebody's connection."""
+    """Close a connection: anybody their own, an administrator everybody's."""
     client = channel.client
-    check_administrator(client, "closing connections")
 
     def look(rows: list[dict[str, Any]]) -> None:
-        if any(row["name"] == operation.connection for row in rows):
+        found = [row for row in rows if row["name"] == operation.connection]
+        is_own = bool(found) and all(row["user"] == client.user for row in found)
+        if not is_own and not client.is_administrator:  # whether others' are there is not said
+            what = f"closing connection '{operation.connection}'"
+            reason = "it is none of theirs, and takes the tag 'administrator'"
+            reply(AccessRefused(f"{what} is refused for user '{client.user}': {reason}"))
+        elif found:
             client.perform(CloseConnection("", operation.connection, operation.reason or EXPELLED), done(reply))
         else:
             reply(NotFound(f"no connection '{operation.connection}'; see the list of connections"))

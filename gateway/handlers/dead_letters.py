@@ -18,15 +18,17 @@ death_history.py has what is written into the message. Beside that:
   topology is current. One that does not know the queue, or has lost its coordinator, refuses.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
+from typing import Any
 
 import msgspec
 
 from shardmq.bus.messages.dead_letters import DeadLetter, DeadLetterAccepted, DeadLetterRefused, Gone
 from shardmq.bus.messages.shard import Publish
-from shardmq.gateway.handlers.death_history import REJECTED, cc_keys, is_cycle, with_death
+from shardmq.gateway.handlers.death_history import REJECTED, RETRIES, cc_keys, is_cycle, with_death
 from shardmq.gateway.links.fan_out import FanOut
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.state.gateway import GatewayState
@@ -90,7 +92,8 @@ class DeadLetterPublisher:
 
     def _republish(self, link: ShardLink, queue: Queue, dead: DeadLetter) -> None:
         """Publish messages with one routing key."""
-        state, arguments = self._state, _arguments(queue, dead)
+        state = self._state
+        arguments = _arguments(queue, state.topology.policies.arguments(queue), dead)
         whose = link, link.life, dead.queue, dead.group
         if arguments.dead_letter_exchange is None:  # a policy made them dead letters, and is gone or another one
             self._leads_nowhere(_PendingDeadLetter(*whose, dead.first, dead.first + dead.batch.count, dead.producer))
@@ -155,7 +158,7 @@ class DeadLetterPublisher:
     def _letter(
         self, queue: Queue, arguments: QueueArguments, dead: DeadLetter, number: int, record: Record
     ) -> tuple[Route, int, bytes]:
-        after = with_death(record.properties, dead, queue.name, arguments.dead_letter_routing_key, self._state.now_ms)
+        after = self._after(record.properties, queue, arguments, dead)
         return *self._route(queue, arguments, dead, number, after), pack(after, record.body)
 
     def _amqp_letter(
@@ -164,8 +167,18 @@ class DeadLetterPublisher:
         """The same; all that its death does not change keeps its bytes, and so its types."""
         raw, body = letter
         before = properties.decode(raw)
-        after = with_death(before, dead, queue.name, arguments.dead_letter_routing_key, self._state.now_ms)
+        after = self._after(before, queue, arguments, dead)
         return *self._route(queue, arguments, dead, number, after), pack_raw(rewritten(raw, before, after), body)
+
+    def _after(
+        self, before: Properties | None, queue: Queue, arguments: QueueArguments, dead: DeadLetter
+    ) -> Properties:
+        """A message's properties, with its death written into them."""
+        after = with_death(before, dead, queue.name, arguments.dead_letter_routing_key, self._state.now_ms)
+        if arguments.retry_delays_ms is not None and not dead.group:
+            assert after.headers is not None
+            after.headers[RETRIES] = dead.deliveries
+        return after
 
     def _route(
         self, queue: Queue, arguments: QueueArguments, dead: DeadLetter, number: int, after: Properties
@@ -210,9 +223,11 @@ class DeadLetterPublisher:
             self._state.changed()
 
 
-def _arguments(queue: Queue, dead: DeadLetter) -> QueueArguments:
+def _arguments(queue: Queue, given: Mapping[str, Any], dead: DeadLetter) -> QueueArguments:
     """Return the arguments of a queue, with those of its policies, or of the group whose messages died in it."""
-    arguments = QueueArguments.of(queue.arguments)
+    arguments = msgspec.structs.replace(
+        QueueArguments.of(queue.arguments), retry_delays_ms=QueueArguments.of(given).retry_delays_ms
+    )
     if not dead.group and dead.exchange is None:
         return arguments
     return msgspec.structs.replace(

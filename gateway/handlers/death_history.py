@@ -10,6 +10,8 @@ headers, also where a client published a message again with them.
   where it had a time to live of its own. A further death of the same queue and reason adds 1 to its count and moves it
   to the front; the rest stays as it was.
 * `x-first-death-queue`, `-reason`, `-exchange` are written once, `x-last-death-…` each time.
+* `x-retry-count` is written where the queue sends messages back before they die (x-retry-delays, not in RabbitMQ): how
+  often it did.
 * The property `expiration` is removed: it does not expire again where it gets to.
 * It keeps its routing key, and CC counts again; with `x-dead-letter-routing-key` it has that alone, and CC is removed.
 * What came by AMQP keeps its other properties and headers byte for byte.
@@ -25,6 +27,9 @@ from shardmq.bus.messages.dead_letters import DeadLetter
 from shardmq.errors import RequestError
 from shardmq.gateway.session.publish_split import CC, routing_keys
 from shardmq.message.properties import Properties
+
+RETRIES: Final = "x-retry-count"
+"""The header of a dead letter that says how often its queue had sent it back before (x-retry-delays)."""
 
 REJECTED: Final = "rejected"
 """The reason that is a decision of somebody's, and so no part of a cycle that turns by itself."""

@@ -44,6 +44,11 @@ class PostedPublishes:
         if noted is None or message.taken < noted.taken:
             self._refusals[message.number] = message
 
+    def posted_until(self, upto: int) -> list[SentBatch]:
+        """The publishes up to a number that wait for their confirm, batch by batch."""
+        until = [batch for batch in self._posted if batch.number <= upto]
+        return [part for batch in until for part in ((batch,) if isinstance(batch, SentBatch) else batch.parts())]
+
     def on_confirmed(self, message: Confirmed) -> None:
         """Settle all publishes up to a number."""
         posted, upto, refusals = self._posted, message.upto, self._refusals

@@ -104,7 +104,7 @@ class ChannelConsumers(ChannelPrefetch):
         consumer.times_out = timeout_ms > 0 or TIMEOUT in arguments
         consumer.reading = reading
         self.by_tag[tag] = consumer
-        client.consumers += 1
+        client.consumer_started(self.number, queue.name, consumer)
         consumer.takes_replies = client.state.replies.add(queue, consumer, self)
         is_special = exclusive or queue.auto_delete or consumer.takes_replies or EXPIRES in arguments
         consumer.is_plain = not is_special and reading is None
@@ -178,7 +178,7 @@ class ChannelConsumers(ChannelPrefetch):
         if consumer is None:
             reply(None)
             return
-        self.client.consumers -= 1
+        self.client.consumers_ended(self.number, (consumer,))
         if self._let_go(consumer):
             reply(None)
             return
@@ -359,7 +359,7 @@ class ChannelConsumers(ChannelPrefetch):
         for consumer in [*self.by_tag.values(), *self._cancelled, *self._getters.values()]:
             self.client.state.replies.remove(consumer)
             consumer.link.release(consumer)
-        self.client.consumers -= len(self.by_tag)
+        self.client.consumers_ended(self.number, self.by_tag.values())
         self.by_tag.clear()
         self._getters.clear()
         self._cancelled.clear()
@@ -367,7 +367,7 @@ class ChannelConsumers(ChannelPrefetch):
     def _forget(self, consumer: Consumer) -> None:
         if self.by_tag.get(consumer.tag) is consumer:
             del self.by_tag[consumer.tag]
-            self.client.consumers -= 1
+            self.client.consumers_ended(self.number, (consumer,))
         self._cancelled.pop(consumer, None)
         self.client.state.replies.remove(consumer)
         consumer.link.release(consumer)

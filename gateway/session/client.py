@@ -20,6 +20,7 @@ from shardmq.errors import (
     Unavailable,
 )
 from shardmq.gateway.links.command_pacing import CommandPacing
+from shardmq.gateway.links.consumer import Consumer
 from shardmq.gateway.session.front import Front
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.gateway.state.message_loans import Account
@@ -100,6 +101,18 @@ class Client:
     def identity(self) -> str:
         """Names this connection in the whole broker, as the owner of exclusive queues, and to be closed by."""
         return f"{self.state.origin:016x}.{self._number}"
+
+    def consumer_started(self, channel: int, queue: str, consumer: Consumer) -> None:
+        """Count a consumer, and tell of it."""
+        self.consumers += 1
+        self.state.events.consumer_created(self, channel, queue, consumer)
+
+    def consumers_ended(self, channel: int, consumers: Collection[Consumer]) -> None:
+        """Count consumers no longer, and tell of it."""
+        self.consumers -= len(consumers)
+        for consumer in consumers:
+            queue = self.state.topology.queue_by_id(consumer.queue)
+            self.state.events.consumer_deleted(self, channel, "" if queue is None else queue.name, consumer)
 
     @property
     def tags(self) -> tuple[str, ...]:

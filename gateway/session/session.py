@@ -33,6 +33,7 @@ class Session:
         channel = self.channels[number] = Channel(self.client, number)
         self.client.channels += 1
         self.client.state.traffic.churn["channels_opened"] += 1
+        self.client.state.events.channel_created(self.client, number)
         return channel
 
     def close_channel(self, number: int) -> None:
@@ -42,6 +43,7 @@ class Session:
             self.client.channels -= 1
             self.client.state.traffic.churn["channels_closed"] += 1
             channel.close()
+            self.client.state.events.channel_closed(self.client, number)
 
     def close(self) -> None:
         """Close all channels: the connection is gone."""

@@ -1,5 +1,6 @@
 """Alarms: a shard, or this gateway, runs short of memory or disk. While one is on, publishers wait."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -18,12 +19,14 @@ class Alarms:
 
     Attributes:
         reason: what is short, where; "" while nothing is.
+        turned: called with process, resource, whether it is on, and the text, when an alarm goes on or off.
     """
 
     def __init__(self) -> None:
         self.reason = ""
         self._on: dict[tuple[str, str], str] = {}
         self._publishing: set[Publishing] = set()
+        self.turned: Callable[[str, str, bool, str], object] = lambda _process, _resource, _is_on, _text: None
 
     def join(self, connection: Publishing) -> None:
         """Tell a connection of alarms from now on, and at once where one is on."""
@@ -37,11 +40,14 @@ class Alarms:
 
     def turn(self, process: str, resource: str, is_on: bool, text: str) -> None:
         """Turn an alarm of a process on or off."""
+        was_on = (process, resource) in self._on
         if is_on:
             self._on[process, resource] = text
         else:
             self._on.pop((process, resource), None)
         self._changed()
+        if is_on != was_on:
+            self.turned(process, resource, is_on, text)
 
     def forget(self, process: str) -> None:
         """Forget the alarms of a process that is away."""

@@ -13,6 +13,9 @@ from shardmq.bus.dialer import Dialer
 from shardmq.bus.messages.coordinator import FromCoordinator
 from shardmq.bus.messages.shard import FromShard
 from shardmq.bus.poller import context
+from shardmq.gateway.events.clients import ClientEvents
+from shardmq.gateway.events.exchange import EventExchange
+from shardmq.gateway.events.topology import TopologyEvents
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.state.alarms import Alarms
 from shardmq.gateway.state.direct_replies import DirectReplies
@@ -54,6 +57,7 @@ class GatewayState:
         shards: bus addresses, by shard number.
         security: of the bus, where it is TCP.
         rss_bytes_max: resident memory above which publishers are blocked; None for a share of the machine's.
+        make_link: makes the links to shards, of the topology and what a `ShardLink` takes; None for plain ones.
 
     Attributes:
         topology: the replica.
@@ -70,6 +74,7 @@ class GatewayState:
         watermarks: of this process's memory.
         time_slices: of connections with much to do.
         traffic: what clients did.
+        events: what clients do, for those who listen.
         passes: how many there were.
         windows_bytes: what the windows of all consumers share.
         unread_bytes: what clients that are behind have not read, together.
@@ -90,7 +95,9 @@ class GatewayState:
         shards: tuple[str, ...],
         security: CurveKeys = NO_KEYS,
         rss_bytes_max: int | None = None,
+        make_link: Callable[..., ShardLink] | None = None,
     ) -> None:
+        self._make_link = make_link
         self._context = context(security)
         self.name = name
         self.origin = secrets.randbits(64)
@@ -116,6 +123,11 @@ class GatewayState:
         self.coordinator.identified = self._call_shards
         self.routes = Routes(self.topology, self.links, self.traffic)
         self.find_route = self.routes.find
+        self._event_exchange = EventExchange(self.topology, self.routes.to, self.stamp, self._pass_time)
+        self.events = ClientEvents(self._event_exchange, name)
+        self._topology_events = TopologyEvents(self.topology, self._event_exchange, lambda: self.coordinator.is_teller)
+        self.coordinator.follow(self._topology_events)
+        self.alarms.turned = self._tell_alarm
         self.topology_changes = 0
         self._permissions: WeakValueDictionary[tuple[str, str], Permissions] = WeakValueDictionary()
         self.is_flush_due = False
@@ -128,7 +140,7 @@ class GatewayState:
         self.unread_bytes = 0
         self.unread_bytes_max = limit // UNREAD_SHARE
         self.windows_bytes = limit // WINDOWS_SHARE
-        self.ticking: list[Callable[[float], None]] = [self._look_memory]
+        self.ticking: list[Callable[[float], None]] = [self._look_memory, self._event_exchange.look]
         self._census: Callable[[], dict[str, Any]] = dict
 
     @property
@@ -145,10 +157,19 @@ class GatewayState:
         for mark in self.watermarks.look(now):
             self.alarms.turn(self.name, mark.resource, mark.is_on, mark.text)
 
+    def _tell_alarm(self, process: str, resource: str, is_on: bool, text: str) -> None:
+        if process == self.name or self.coordinator.is_teller:
+            self._topology_events.alarm(process, resource, is_on, text)
+
+    def _pass_time(self) -> int:
+        self.changed()
+        return self.now_ms
+
     def _shard_link(self, number: int, address: str) -> ShardLink:
         name = f"shard-{number}"
         dialer: Dialer[FromShard] = Dialer(self._context, address, "gateway", self.name, FromShard, name, waits=True)
-        return ShardLink(dialer, name, self.changed, self.topology.has_queue, self.stamp, self.alarms)
+        given = dialer, name, self.changed, self.topology.has_queue, self.stamp, self.alarms
+        return ShardLink(*given) if self._make_link is None else self._make_link(self.topology, *given)
 
     @property
     def is_ready(self) -> bool:

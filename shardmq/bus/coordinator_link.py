@@ -22,6 +22,7 @@ from shardmq.bus.messages.coordinator import (
     ReportConnections,
     RunCommand,
     Snapshot,
+    TellEvents,
     TopologyApplied,
 )
 from shardmq.bus.messages.membership import GroupAssignment, GroupEnded, ReportMembers
@@ -107,6 +108,7 @@ class CoordinatorLink:
     Attributes:
         is_synced: whether a snapshot of the topology has come.
         is_current: whether the link has been open since the last snapshot, so that the replica is up to date.
+        is_teller: whether this gateway tells the events of the topology, for all gateways.
         identified: called with the broker's id and the coordinator's generation at each snapshot; the owner sets it.
         lists: returns what this gateway has under a noun ("connections", …), for lists of other gateways; the owner
             sets it.
@@ -122,7 +124,7 @@ class CoordinatorLink:
         table: Callable[[], dict[str, Any]],
     ) -> None:
         self.dialer = dialer
-        self.is_synced = self.is_current = False
+        self.is_synced = self.is_current = self.is_teller = False
         self._topology = topology
         self._changed = changed
         self._rerouted = rerouted
@@ -138,6 +140,7 @@ class CoordinatorLink:
         self._handlers: dict[type, Callable[[Any], None]] = {
             Snapshot: self._on_snapshot,
             Changes: self._on_changes,
+            TellEvents: self._on_tell,
             Answer: self._on_reply,
             Refusal: self._on_reply,
             Call: self._on_call,
@@ -231,6 +234,9 @@ class CoordinatorLink:
         for follower in self._followers:
             follower.changed(message.changes)
 
+    def _on_tell(self, _message: TellEvents) -> None:
+        self.is_teller = True
+
     def _on_call(self, call: Call[Inspect]) -> None:
         noun, query = call.message.noun, call.message.query
         self.dialer.post(Answer(call.request, self.lists(noun, query) if noun else self._table()))
@@ -275,7 +281,7 @@ class CoordinatorLink:
         asked.reply(outcome)
 
     def _on_lost(self) -> None:
-        self.is_current = False
+        self.is_current = self.is_teller = False
         asked, self._asked = self._asked, {}
         for each in asked.values():
             if each.message.may_repeat:

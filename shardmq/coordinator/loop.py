@@ -29,6 +29,7 @@ from shardmq.coordinator.handlers.replicas import TopologyReplicas
 from shardmq.coordinator.handlers.status import StatusCollector
 from shardmq.coordinator.handlers.transactions import TwoPhaseCommit
 from shardmq.coordinator.state.coordinator import CoordinatorState
+from shardmq.runtime.notify import Heartbeat
 from shardmq.runtime.vitals import vitals
 from shardmq.runtime.waiting import WaitingReport
 
@@ -76,6 +77,7 @@ class CoordinatorLoop:
         self._wake.setblocking(False)
         self._stopping = False
         self._waiting = WaitingReport(self._missing)
+        self._heartbeat = Heartbeat(lambda: [f"waits for {whom}" for whom in self._missing()])
 
     def serve(self) -> None:
         """Carry out passes until stopped: receive, decide, commit, answer."""
@@ -187,6 +189,7 @@ class CoordinatorLoop:
         for peer, _ in self._listener.tick(now):
             self._lose(peer, now)
         self._waiting.look(now)
+        self._heartbeat.beat(now)
 
     def _missing(self) -> list[str]:
         """The shards without an open link."""

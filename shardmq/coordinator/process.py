@@ -18,7 +18,7 @@ from shardmq.coordinator.handlers.replicas import TopologyReplicas
 from shardmq.coordinator.handlers.transactions import TwoPhaseCommit
 from shardmq.coordinator.links.shard import ShardLink
 from shardmq.coordinator.loop import CoordinatorLoop
-from shardmq.coordinator.rules.access import first_changes
+from shardmq.coordinator.rules.access import first_changes, missing_exchanges
 from shardmq.coordinator.rules.shard_identity import Members
 from shardmq.coordinator.state.coordinator import CoordinatorState
 from shardmq.coordinator.state.transactions import TransactionState
@@ -27,6 +27,7 @@ from shardmq.runtime import notify
 from shardmq.runtime.clock import SteadyClock
 from shardmq.runtime.collection import exempt_startup
 from shardmq.runtime.signals import StopSignal
+from shardmq.topology.changes import Change
 from shardmq.topology.topology import Topology
 
 RETURN_SECONDS: Final = 2.0
@@ -125,12 +126,18 @@ def _put_together(
 
 
 def _topology(store: Store, stored: StoredState) -> Topology:
-    """The stored topology; at a first start, with the default virtual host and user."""
+    """The stored topology; at a first start, with the default virtual host and user; with all predeclared exchanges."""
     topology = Topology()
     topology.load(stored.topology)
     if not stored.knows_permissions:
-        changes = first_changes(topology)
-        store.write(changes)
-        for change in changes:
-            topology.apply(change)
+        _change(topology, store, first_changes(topology))
+    _change(topology, store, missing_exchanges(topology))
     return topology
+
+
+def _change(topology: Topology, store: Store, changes: list[Change]) -> None:
+    """Store changes and apply them, before anybody is told."""
+    if changes:
+        store.write(changes)
+    for change in changes:
+        topology.apply(change)

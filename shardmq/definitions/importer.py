@@ -41,9 +41,9 @@ from shardmq.topology.entities import (
     DEFAULT_EXCHANGE,
     PARTITION_EXCHANGE,
     PARTITIONS_MAX,
-    PREDECLARED,
     Binding,
     partition_names,
+    predeclared,
 )
 from shardmq.topology.exchanges import TYPES
 from shardmq.topology.topology import Topology, binding_id
@@ -171,7 +171,7 @@ class ImportPlan:
             description = vhost.description or vhost.metadata.description or ""
             tags = tags_of(vhost.tags or vhost.metadata.tags or [])
             if there is None:
-                self._exchanges.update((vhost.name, name) for name, _ in PREDECLARED)
+                self._exchanges.update((vhost.name, exchange.name) for exchange in predeclared(vhost.name))
             if there is None or (there.description, there.tags) != (description, tags):
                 self._add("vhosts", f"vhost '{vhost.name}'", PutVhost(vhost.name, description, tags))
         for parameter in read.parameters:
@@ -251,7 +251,7 @@ class ImportPlan:
     def _plan_exchange(self, item: ExchangeItem) -> None:
         vhost = item.vhost or self._vhost
         thing = f"exchange '{item.name}' in vhost '{vhost}'"
-        if item.name == DEFAULT_EXCHANGE or (item.name, item.type) in PREDECLARED:
+        if item.name == DEFAULT_EXCHANGE or item.name in {each.name for each in predeclared(vhost)}:
             return  # every virtual host has it
         if item.name.startswith("amq."):
             self.skipped.append(f"{thing}: names that begin with 'amq.' are reserved for the broker")

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import ssl
+import time
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,6 +12,7 @@ from aiohttp import web
 
 from shardmq.client.api.url import parse_all
 from shardmq.errors import StartupRefused
+from shardmq.management.sampling import Sampler, own_credentials
 from shardmq.management.server import Server
 from shardmq.management.state.callers import Callers
 from shardmq.management.state.facts import Facts, node_name
@@ -31,16 +34,18 @@ class ManagementOptions:
     """The options of a management process.
 
     Attributes:
-        url: of the broker; callers log in by their own users.
+        url: of the broker; callers log in by their own users. Samples are taken by the one that it names, if any.
         host: address to listen on.
         port: TCP port.
         tls: certificate and key for HTTPS; its port does not matter. None for HTTP.
+        metrics: address and port for scrapes alone; None for none.
     """
 
     url: str
     host: str
     port: int
     tls: TlsOptions | None = None
+    metrics: tuple[str, int] | None = None
 
 
 def run(options: ManagementOptions) -> None:
@@ -60,34 +65,63 @@ async def _serve(options: ManagementOptions) -> None:
     StopSignal.on_loop(asyncio.get_running_loop(), stop.set)
     callers = Callers(options.url)
     facts = Facts(options.url, node_name(options.url), options.host, options.port, options.tls is not None)
-    runner = web.AppRunner(
-        Server(callers, facts).application(),
-        access_log=None,
-        keepalive_timeout=KEEP_ALIVE_SECONDS,
-        shutdown_timeout=SHUTDOWN_SECONDS,
-    )
-    await runner.setup()
+    server = Server(callers, facts, own=own_credentials(options.url))
     context = None if options.tls is None else server_context(options.tls)
-    site = web.TCPSite(runner, options.host, options.port, ssl_context=context, reuse_port=True)
-    try:
-        await site.start()
-    except OSError as fault:
-        await runner.cleanup()
-        raise StartupRefused(
-            f"cannot listen on {options.host} port {options.port}: {fault.strerror or fault}; choose another "
-            "--management-host or --management-port"
-        ) from fault
-    facts.port = runner.addresses[0][1]
-    sweeping = asyncio.create_task(callers.sweep())
     scheme = "http" if context is None else "https"
+    runners = [await _listen(server.application(), (options.host, options.port), context, "--management-")]
+    facts.port = runners[0].addresses[0][1]
+    if options.metrics is not None:
+        try:
+            runners.append(await _listen(server.metrics(), options.metrics, context, "--metrics-"))
+        except StartupRefused:
+            await runners[0].cleanup()
+            raise
+    sampler = Sampler(callers, facts, own_credentials(options.url))
+    works = (callers.sweep(), sampler.run(), _beat())
+    tasks = [asyncio.create_task(work) for work in works]
     _log.info("ready at %s://%s:%d/", scheme, options.host, facts.port)
+    if options.metrics is not None:
+        _log.info("metrics at %s://%s:%d/metrics", scheme, options.metrics[0], runners[1].addresses[0][1])
     exempt_startup()
     notify.ready()
     try:
         await stop.wait()
         notify.stopping()
     finally:
-        sweeping.cancel()
-        await asyncio.gather(sweeping, return_exceptions=True)
-        await runner.cleanup()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(runner.cleanup() for runner in runners))
         await callers.close()
+
+
+async def _beat() -> None:
+    """Tell for ever that the event loop turns; a task of its own."""
+    heartbeat = notify.Heartbeat(list)
+    while True:
+        heartbeat.beat(time.monotonic())
+        await asyncio.sleep(heartbeat.pause)
+
+
+async def _listen(
+    application: web.Application, address: tuple[str, int], context: ssl.SSLContext | None, options: str
+) -> web.AppRunner:
+    """Serve an application at an address.
+
+    Raises:
+        StartupRefused: nothing can listen there.
+    """
+    host, port = address
+    runner = web.AppRunner(
+        application, access_log=None, keepalive_timeout=KEEP_ALIVE_SECONDS, shutdown_timeout=SHUTDOWN_SECONDS
+    )
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port, ssl_context=context, reuse_port=True).start()
+    except OSError as fault:
+        await runner.cleanup()
+        raise StartupRefused(
+            f"cannot listen on {host} port {port}: {fault.strerror or fault}; choose another {options}host or "
+            f"{options}port"
+        ) from fault
+    return runner

@@ -9,24 +9,27 @@ from aiohttp import hdrs, web
 
 from shardmq.errors import AuthenticationFailed, ReplyCode, ShardmqError
 from shardmq.management.api import ENDPOINTS
+from shardmq.management.description.readable import description_of
 from shardmq.management.metrics.endpoints import METRICS
 from shardmq.management.own import ENDPOINTS as OWN_ENDPOINTS
 from shardmq.management.page import page_file
 from shardmq.management.state.callers import Caller, Callers, Credentials
 from shardmq.management.state.facts import Facts
 from shardmq.management.state.sessions import Sessions
+from shardmq.management.web.audit import Audit
 from shardmq.management.web.authentication import (
     CHALLENGE,
     COOKIE,
     PAGE_HEADER,
     SAFE_METHODS,
+    USER,
     check_source,
     credentials_of,
 )
 from shardmq.management.web.call import BODY_BYTES_MAX, QUERY_BYTES_MAX, Call
 from shardmq.management.web.encoding import encoded
 from shardmq.management.web.endpoint import PREFIX, Answer, Endpoint, Right
-from shardmq.management.web.errors import NOT_MANAGER, ApiError
+from shardmq.management.web.errors import NOT_MANAGER, REFUSED_LOGIN, ApiError
 
 REQUEST_SECONDS: Final = 60.0
 """For one request, its body included."""
@@ -35,8 +38,7 @@ LARGE_REQUESTS_MAX: Final = 4
 """Requests with large bodies that are carried out at once; more wait."""
 
 _log = logging.getLogger(__name__)
-_audit = logging.getLogger("shardmq.management.audit")
-"""A line for every change: who, from where, what."""
+
 
 Handling = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -65,15 +67,22 @@ class Server:
         callers: the logins of those who ask.
         facts: of this process and its broker.
         endpoints: that there are.
+        own: by whose login metrics are read that nobody logs in for, at a port of their own.
     """
 
     def __init__(
-        self, callers: Callers, facts: Facts, endpoints: Sequence[Endpoint] = (*ENDPOINTS, *OWN_ENDPOINTS, *METRICS)
+        self,
+        callers: Callers,
+        facts: Facts,
+        endpoints: Sequence[Endpoint] = (*ENDPOINTS, *OWN_ENDPOINTS, *METRICS),
+        own: Credentials | None = None,
     ) -> None:
         self._callers = callers
         self._facts = facts
-        self._endpoints = endpoints
+        self._endpoints = (*endpoints, *description_of(endpoints))
+        self._own = own
         self._sessions = Sessions()
+        self._audit = Audit()
         self._large = asyncio.Semaphore(LARGE_REQUESTS_MAX)
 
     def application(self) -> web.Application:
@@ -86,8 +95,20 @@ class Server:
         application.router.add_get("/{file:.*}", page_file)
         return application
 
-    def _route(self, application: web.Application, endpoint: Endpoint) -> None:
+    def metrics(self) -> web.Application:
+        """The application of a port for scrapes: metrics and probes, by the login of this process."""
+        application = web.Application(middlewares=[self._guard], handler_args={"max_line_size": QUERY_BYTES_MAX})
+        for endpoint in METRICS:
+            self._route(application, endpoint, is_open=True)
+        return application
+
+    def _route(self, application: web.Application, endpoint: Endpoint, is_open: bool = False) -> None:
         async def answer(request: web.Request) -> web.StreamResponse:
+            if is_open and hdrs.AUTHORIZATION not in request.headers and self._own is not None:
+                try:
+                    return await self._answered(request, endpoint, self._own)
+                except AuthenticationFailed:
+                    self._own = None  # guessing on would look like an attack
             return await self._answer(request, endpoint)
 
         path = f"{endpoint.prefix}{endpoint.path}{{slash:/?}}"  # as RabbitMQ does, which clients have come to need
@@ -101,15 +122,18 @@ class Server:
             return self._response(request, await self._handled(request, endpoint, None))
         credentials = credentials_of(request, self._sessions)
         try:
-            async with self._callers.borrow(credentials, request.remote or "") as caller:
-                if not endpoint.right.is_of(caller.tags):
-                    raise ApiError.not_authorised(NEEDED.get(endpoint.right, NOT_MANAGER))
-                return self._response(request, await self._handled(request, endpoint, caller))
+            return await self._answered(request, endpoint, credentials)
         except AuthenticationFailed as fault:
             error = ApiError.of(fault)
             if fault.code == ReplyCode.ACCESS_REFUSED:
                 error.headers.update(CHALLENGE)
             raise error from fault
+
+    async def _answered(self, request: web.Request, endpoint: Endpoint, who: Credentials) -> web.StreamResponse:
+        async with self._callers.borrow(who, request.remote or "") as caller:
+            if not endpoint.right.is_of(caller.tags):
+                raise ApiError.not_authorised(NEEDED.get(endpoint.right, NOT_MANAGER))
+            return self._response(request, await self._handled(request, endpoint, caller))
 
     async def _log_in(self, request: web.Request) -> web.StreamResponse:
         """Begin a session of the page: a form with `username` and `password`, as RabbitMQ's has it."""
@@ -118,11 +142,13 @@ class Server:
         if not isinstance(user, str) or not isinstance(password, str) or not user:
             raise ApiError.bad_request("give a form with username and password")
         credentials = Credentials(user, password)
+        request[USER] = user
         check_source(request, credentials)
         async with self._callers.borrow(credentials, request.remote or "") as caller:
             tags = list(caller.tags)
         answer = self._response(request, Answer({"name": user, "tags": tags}))
         token = self._sessions.begin(credentials)
+        self._audit.done(user, request.remote, "logged in")
         answer.set_cookie(COOKIE, token, httponly=True, samesite="Strict", secure=self._facts.is_tls, path="/")
         return answer
 
@@ -145,8 +171,7 @@ class Server:
         except TimeoutError:
             raise ApiError(503, "timeout", f"this was not done within {REQUEST_SECONDS:.0f} s") from None
         if caller is not None and request.method not in SAFE_METHODS:
-            what = f"{request.method} {request.raw_path}: {answer.status}"
-            _audit.info("user %r from %s: %s", caller.user, request.remote, what)
+            self._audit.done(caller.user, request.remote, f"{request.method} {request.raw_path}: {answer.status}")
         return answer
 
     @web.middleware
@@ -174,6 +199,9 @@ class Server:
 
     def _failed(self, request: web.Request, error: ApiError) -> web.Response:
         body = {"error": error.error, "reason": error.reason}
+        if USER in request and (request.method not in SAFE_METHODS or error.error == REFUSED_LOGIN):
+            what = f"{request.method} {request.raw_path}: {error.status}"
+            self._audit.refused(request[USER], request.remote, what)
         headers = dict(error.headers)
         if PAGE_HEADER in request.headers:
             headers.pop("WWW-Authenticate", None)  # the browser would ask in the page's place

@@ -1,7 +1,7 @@
 """The x-arguments of queues, streams, exchanges and consumers: which there are, their checks; those of queues, parsed.
 
 Names and meanings are RabbitMQ's (its pages on TTL, queue length, priority, dead lettering, quorum queues and single
-active consumer), and beside them `x-consumer-timeout-action`, which RabbitMQ has not.
+active consumer), and beside them `x-consumer-timeout-action` and `x-retry-delays`, which RabbitMQ has not.
 """
 
 import re
@@ -75,6 +75,27 @@ def age(value: Any) -> str | None:
     return None if is_age else "a whole number and one of Y, M, D, h, m, s, such as '12h'"
 
 
+RETRIES_MAX: Final = 32
+"""The most delays of x-retry-delays."""
+
+_RETRY_DELAY: Final = re.compile(r"([0-9]{1,12})(ms|s|m|h|D)")
+_RETRY_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "D": 86_400_000}
+
+
+def retry_delays_ms(text: str) -> tuple[int, ...] | None:
+    """Return delays in milliseconds, such as (1000, 60_000) for "1s,1m"; None where they are none."""
+    found = [_RETRY_DELAY.fullmatch(part.strip()) for part in text.split(",", RETRIES_MAX)]
+    delays = tuple([int(match[1]) * _RETRY_UNITS_MS[match[2]] for match in found if match is not None])
+    is_right = len(delays) == len(found) <= RETRIES_MAX and all(1 <= delay <= DELAY_MS_MAX for delay in delays)
+    return delays if is_right else None
+
+
+def retry_delays(value: Any) -> str | None:
+    """Check for delays."""
+    is_right = type(value) is str and retry_delays_ms(value) is not None
+    return None if is_right else f"1 to {RETRIES_MAX} delays of ms, s, m, h or D, such as '500ms,10s,1m'"
+
+
 QUEUE_ARGUMENTS: Final[Mapping[str, Check]] = {
     "x-message-ttl": integer(0, LIFE_MS_MAX),
     "x-expires": integer(1, LIFE_MS_MAX),
@@ -89,6 +110,7 @@ QUEUE_ARGUMENTS: Final[Mapping[str, Check]] = {
     "x-dead-letter-strategy": one_of("at-least-once", "at-most-once"),  # the broker always works as with the first
     "x-consumer-timeout": integer(1, DELAY_MS_MAX),
     "x-consumer-timeout-action": one_of("requeue", "dead-letter"),
+    "x-retry-delays": retry_delays,
     "x-queue-type": one_of(
         "classic", "quorum", "stream"
     ),  # queues are on disk with the confirm and keep few messages in memory, so they are both
@@ -166,7 +188,8 @@ GROUP: Final = "x-group"
 def group_name(value: Any) -> str | None:
     """Check for the name of a group."""
     is_name = type(value) is str and 1 <= len(value.encode(errors="replace")) <= NAME_BYTES_MAX
-    return None if is_name else f"a string of 1 to {NAME_BYTES_MAX} bytes"
+    is_plain = is_name and not any(ord(character) < 32 or ord(character) == 127 for character in value)
+    return None if is_plain else f"a string of 1 to {NAME_BYTES_MAX} bytes, without control characters"
 
 
 MEMBER_ARGUMENTS: Final[Mapping[str, Check]] = {
@@ -272,6 +295,7 @@ class QueueArguments(msgspec.Struct, frozen=True):
             (x-consumer-timeout-action).
         max_age_ms: how old messages of a stream may be (x-max-age).
         filter_size_bytes: of the summary of tags that each segment of a stream has (x-stream-filter-size-bytes).
+        retry_delays_ms: after how long a message that failed comes back, each time (x-retry-delays).
     """
 
     ttl_ms: int | None = None
@@ -288,6 +312,7 @@ class QueueArguments(msgspec.Struct, frozen=True):
     timeout_dead_letters: bool = False
     max_age_ms: int | None = None
     filter_size_bytes: int | None = None
+    retry_delays_ms: tuple[int, ...] | None = None
 
     @staticmethod
     def of(arguments: Mapping[str, Any]) -> "QueueArguments":
@@ -299,6 +324,7 @@ class QueueArguments(msgspec.Struct, frozen=True):
             max_length_bytes=arguments.get("x-max-length-bytes"),
             max_age_ms=age_ms(arguments.get("x-max-age") or ""),
             filter_size_bytes=arguments.get("x-stream-filter-size-bytes"),
+            retry_delays_ms=retry_delays_ms(arguments.get("x-retry-delays") or ""),
             overflow=arguments.get("x-overflow", "drop-head"),
             max_priority=arguments.get("x-max-priority"),
             single_active_consumer=arguments.get("x-single-active-consumer", False),

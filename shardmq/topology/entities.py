@@ -266,6 +266,17 @@ PREDECLARED: Final = (
 )
 """Exchanges that every virtual host has: name and type."""
 
+EVENT_EXCHANGE: Final = "amq.rabbitmq.event"
+"""The internal exchange of the default virtual host where the broker publishes what happens; RabbitMQ's name."""
+
+
+def predeclared(vhost: str) -> list[Exchange]:
+    """The exchanges that a virtual host has from its beginning to its end."""
+    exchanges = [Exchange(vhost, name, kind) for name, kind in PREDECLARED]
+    if vhost == DEFAULT_VHOST:
+        exchanges.append(Exchange(vhost, EVENT_EXCHANGE, "topic", internal=True))
+    return exchanges
+
 
 LOOPBACK_ONLY: Final = frozenset({"guest"})
 """Users with a password everybody knows; RabbitMQ's `loopback_users`."""

@@ -48,6 +48,12 @@ def hash_password(password: str) -> str:
     return f"scrypt${COST}${BLOCK_SIZE}${PARALLELISM}${salt.hex()}${digest.hex()}"
 
 
+def rabbitmq_hash(password: str) -> str:
+    """Hash a password with a new salt as RabbitMQ's `password_hash` has it: SHA-256, in base64."""
+    salt = secrets.token_bytes(RABBIT_SALT_BYTES)
+    return base64.b64encode(salt + hashlib.sha256(salt + password.encode()).digest()).decode()
+
+
 def verify_password(password: str, encoded: str) -> bool:
     """Whether a password is that of a hash. Takes 40 ms for scrypt; other threads can run meanwhile.
 

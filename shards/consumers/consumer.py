@@ -63,6 +63,7 @@ class Consumer:
         is_waiting: whether it is out of turn, because it has no credit.
         is_tallied: whether what it gets is counted here (`tally`): it acknowledges nothing, or reads a partition.
         stale: what it held when its group was sent elsewhere: settling it has no effect; None for nothing.
+        is_behind_stale: whether some of that is to be delivered again: it gets nothing before all of it is settled.
         fresh_from: what it got from this number on, it got as the first.
     """
 
@@ -75,6 +76,7 @@ class Consumer:
         "held",
         "is_active",
         "is_asking",
+        "is_behind_stale",
         "is_tallied",
         "is_waiting",
         "number",
@@ -126,6 +128,7 @@ class Consumer:
         self.is_waiting = False
         self.fresh_from = 0
         self.stale: RangeSet | None = None
+        self.is_behind_stale = False
 
     def move_to(self, queue: Queue) -> None:
         """Get the same queue's messages from another object that has them from now on."""
@@ -140,6 +143,8 @@ class Consumer:
         batches cost more than they bring, and the window is free again when what is under way has arrived.
         """
         if self.room < self._room_least and not self.permit:
+            return 0
+        if self.is_behind_stale:
             return 0
         if not self.prefetch:
             return UNLIMITED
@@ -159,15 +164,20 @@ class Consumer:
             return self.held.take(start, end)
         stale = self.stale.take(start, end)
         if not self.stale:
-            self.stale = None
+            self.stale, self.is_behind_stale = None, False
         return [part for gap in RangeSet(stale).gaps(start, end) for part in self.held.take(*gap)]
 
-    def forget(self) -> None:
-        """Hold nothing: its group was sent elsewhere. What it settles next of these messages is of no effect."""
+    def forget(self, offset: int) -> None:
+        """Hold nothing: its group was sent elsewhere. What it settles next of these messages is of no effect.
+
+        Messages from `offset` on are delivered now. Where it has some of them already it gets nothing before it has
+        settled those: nobody could tell for which delivery of a message an acknowledgement is.
+        """
         if self.held:
             self.stale = self.stale or RangeSet()
             self.stale.unite(list(self.held))
             self.held.clear()
+        self.is_behind_stale = self.stale is not None and self.stale.end > offset
 
     def hold(self, first: int, end: int, again: bool) -> None:
         """Note messages that went out to it, and that it is to settle."""

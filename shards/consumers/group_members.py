@@ -51,5 +51,5 @@ class GroupMembers:
         """Go on elsewhere: what consumers hold is forgotten."""
         self.cursor.reset(offset)
         for consumer in self.names:
-            consumer.forget()
+            consumer.forget(offset)
             self.turns.wake(consumer)

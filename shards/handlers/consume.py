@@ -238,7 +238,7 @@ class Consuming:
             parts = consumer.release(start, end)
             if not message.requeue:
                 queue.tally.rejected += sum([stop - begin for begin, stop in parts])
-                consumer.settler.reject(parts)
+                consumer.settler.reject(self._delays.retry(hosted, parts))
             elif message.delay_ms and consumer.settler is not queue:
                 self._groups.delay(consumer, parts, self._state.clock.now_ms() + message.delay_ms)
             elif message.delay_ms:
@@ -259,7 +259,7 @@ class Consuming:
         """Take overdue messages from a consumer: what it settles of them later is ignored."""
         for start, end in ranges:
             consumer.held.remove(start, end)
-        consumer.settler.time_out(ranges)
+        consumer.settler.time_out(self._delays.retry(self._state.queues[consumer.queue.id], ranges))
         self._stir(consumer)
 
     def _credit(self, peer: Peer, message: Credit) -> None:

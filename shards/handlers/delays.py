@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from shardmq.message.record_batch import PERSISTENT, RecordBatch
+from shardmq.shards.queues.configured_queue import ConfiguredQueue
 from shardmq.shards.state.hosted_queue import HostedQueue
 from shardmq.shards.state.shard import ShardState
 from shardmq.shards.storage.entries import Timer
@@ -99,6 +100,23 @@ class DelayedMessages:
         queue = hosted.queue
         for start, end in ranges:
             self._wait(hosted, Timer(queue.id, due_ms, start, end - start, True, queue.declared.durable))
+
+    def retry(self, hosted: HostedQueue, ranges: Ranges) -> Ranges:
+        """Send failed messages of a queue back after their next delay (x-retry-delays); return those that have none."""
+        queue = hosted.queue
+        delays_ms = queue.arguments.retry_delays_ms
+        if delays_ms is None or not isinstance(queue, ConfiguredQueue):
+            return ranges
+        now_ms = self._state.clock.now_ms()
+        spent: Ranges = []
+        for start, end, count in [*queue.failures(ranges)]:
+            if count < len(delays_ms):
+                held = queue.delay_return([(start, end)], is_retry=True)
+                self.delay_return(hosted, held, now_ms + delays_ms[count])
+            else:
+                spent.append((start, end))
+        self._state.buffer.demand()  # the counts go to disk with the delays: no delay is given twice after a crash
+        return spent
 
     def retire(self, hosted: HostedQueue) -> None:
         """Forget what waits of a queue that is deleted; `clear` removes it from the store."""

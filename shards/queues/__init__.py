@@ -2,7 +2,7 @@
 
 queue.py               What a shard does with a queue, whatever its kind.
 plain_queue.py         A queue without arguments that its messages would notice: one subqueue.
-configured_queue.py    A queue with priorities, TTL, length limit, delivery limit or dead letters.
+configured_queue.py    A queue with priorities, TTL, length limit, delivery limit, retries or dead letters.
 priority_levels.py     Its subqueues, one for each priority in use.
 subqueue.py            Messages in order: ready, unacked, held, settled.
 tally.py               What became of messages, as statistics tell it apart.

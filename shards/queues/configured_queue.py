@@ -1,4 +1,4 @@
-"""The queue with arguments: priorities, TTL, length limit, delivery limit, dead letters, in any combination."""
+"""The queue with arguments: priorities, TTL, limits, retries, dead letters, in any combination."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -21,13 +21,13 @@ from shardmq.shards.queues.length_limit import LengthLimit
 from shardmq.shards.queues.plain_queue import PEEK_BYTES, PlainQueue
 from shardmq.shards.queues.priority_levels import PriorityLevels
 from shardmq.shards.queues.subqueue import EXPIRE_BATCHES, Subqueue
-from shardmq.shards.queues.tally import Tally
+from shardmq.shards.queues.tally import Tally, identity_of
 from shardmq.shards.segments.segment import Ranges, Segment
 from shardmq.shards.segments.slicer import BatchSlicer
 from shardmq.shards.segments.steps import Steps
 from shardmq.shards.storage.recovery import NOTHING_STORED, RecoveredQueue
 from shardmq.shards.storage.write_buffer import WriteBuffer
-from shardmq.topology.arguments import QueueArguments
+from shardmq.topology.arguments import LENGTH_MAX, QueueArguments
 from shardmq.topology.entities import Queue as Declared
 
 _SUMS: Final = ("total", "valid", "bytes", "published", "delivered", "acked", "redelivered")
@@ -165,7 +165,7 @@ class ConfiguredQueue:
         deliveries = (
             self._take_living(limit, room, alone) if self._levels.can_expire else self._levels.take(limit, room, alone)
         )
-        if self.arguments.delivery_limit is not None:
+        if self.arguments.delivery_limit is not None or self.arguments.retry_delays_ms is not None:
             deliveries = [part for delivery in deliveries for part in self._levels.counted(delivery)]
         if self._length_limit is not None:
             self._length_limit.went(deliveries)
@@ -227,7 +227,7 @@ class ConfiguredQueue:
 
     def time_out(self, ranges: Ranges) -> None:
         """Requeue or dead-letter messages whose consumer timeout is over, as declared."""
-        if self.arguments.timeout_dead_letters:
+        if self.arguments.timeout_dead_letters or (self.arguments.retry_delays_ms and self.outbox is not None):
             self._levels.hold(ranges)
             self._settle(ranges, ACK_TIMEOUT)
         else:
@@ -255,9 +255,13 @@ class ConfiguredQueue:
         if self._length_limit is not None:
             self._settle(self._length_limit.withdraw_excess(), MAXLEN)
 
-    def delay_return(self, ranges: Ranges) -> Ranges:
-        """Hold unacked messages until `end_delay`; return those held."""
-        ranges = self._count(ranges)
+    def failures(self, ranges: Ranges) -> Iterator[tuple[int, int, int]]:
+        """Yield how often messages were delivered in vain: (start, end, count)."""
+        return self._levels.counts(ranges)
+
+    def delay_return(self, ranges: Ranges, is_retry: bool = False) -> Ranges:
+        """Hold unacked messages until `end_delay`; return those held. A retry is counted in any case."""
+        ranges = self._count(ranges, is_retry)
         self._levels.hold(ranges)
         for start, end in ranges:
             self._delayed.add(start, end)
@@ -329,12 +333,8 @@ class ConfiguredQueue:
 
     def table(self, consumers: int) -> dict[str, Any]:
         """Return the counts that `shardmq status` shows."""
-        declared = self.declared
         return {
-            "id": self.id,
-            "vhost": declared.vhost,
-            "name": declared.name,
-            "durable": declared.durable,
+            **identity_of(self.declared),
             "ready": self.ready,
             "unacked": self.unacked,
             "delayed": self._delayed.count,
@@ -384,12 +384,12 @@ class ConfiguredQueue:
             if reason != EXPIRED:
                 self.dropped += _count_of(ranges)
 
-    def _count(self, ranges: Ranges) -> Ranges:
+    def _count(self, ranges: Ranges, is_retry: bool = False) -> Ranges:
         """Unacked messages were delivered in vain; returns those that may be delivered again."""
         limit = self.arguments.delivery_limit
-        if limit is None:
+        if limit is None and not is_retry:
             return ranges
-        again, spent = self._levels.count(ranges, limit)
+        again, spent = self._levels.count(ranges, LENGTH_MAX if limit is None else limit)
         if spent:
             self._levels.hold(spent)
             self._settle(spent, DELIVERY_LIMIT)

@@ -13,7 +13,7 @@ from shardmq.shards.queues.dead_letter_outbox import DeadLetterOutbox
 from shardmq.shards.queues.delivery import ALL_BATCHES, Delivery
 from shardmq.shards.queues.ready_messages import MARK_LEAP
 from shardmq.shards.queues.subqueue import EXPIRE_BATCHES, Subqueue
-from shardmq.shards.queues.tally import Tally
+from shardmq.shards.queues.tally import Tally, identity_of
 from shardmq.shards.segments.segment import NumberedBatch, Ranges, Segment
 from shardmq.shards.storage.recovery import NOTHING_STORED, RecoveredQueue
 from shardmq.shards.storage.write_buffer import WriteBuffer
@@ -200,10 +200,7 @@ class PlainQueue(Subqueue):
     def table(self, consumers: int) -> dict[str, Any]:
         """Return the counts that `shardmq status` shows."""
         return {
-            "id": self.id,
-            "vhost": self.declared.vhost,
-            "name": self.declared.name,
-            "durable": self.declared.durable,
+            **identity_of(self.declared),
             "total": self.total,
             "valid": self.valid,
             "ready": self.ready,

@@ -1,7 +1,9 @@
 """What became of a queue's messages, as statistics tell it apart."""
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
+
+from shardmq.topology.entities import Queue
 
 COUNTS: Final = (
     "publish",
@@ -18,6 +20,11 @@ COUNTS: Final = (
     "dead_letter",
 )
 """What is counted of each queue, since its shard started; RabbitMQ's words, and four more."""
+
+
+def identity_of(declared: Queue) -> dict[str, Any]:
+    """Which queue it is, as `shardmq status` shows it."""
+    return {"id": declared.id, "vhost": declared.vhost, "name": declared.name, "durable": declared.durable}
 
 
 class Counted(Protocol):

@@ -175,6 +175,7 @@ _MESSAGE_ARGUMENTS: Final = (
     "x-delivery-limit",
     "x-dead-letter-exchange",
     "x-consumer-timeout-action",
+    "x-retry-delays",
 )
 """Arguments that change what becomes of messages. The others are about consumers and the queue itself."""
 

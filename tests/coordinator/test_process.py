@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from shardmq.bus.messages.base import Answer
+from shardmq.bus.messages.coordinator import TellEvents
 from shardmq.coordinator.process import CoordinatorOptions, build
 from shardmq.coordinator.rules.access import guest, new_vhost
 from shardmq.coordinator.storage.schema import DATABASES, PERMISSIONS
 from shardmq.coordinator.storage.store import Store
 from shardmq.errors import StartupRefused
 from shardmq.storage.lmdb_environment import open_environment
-from shardmq.topology.changes import PermissionRemoved, UserPut, VhostPut
+from shardmq.topology.changes import ExchangeRemoved, PermissionRemoved, UserPut, VhostPut
 from shardmq.topology.commands import (
     Bind,
     Command,
@@ -27,7 +28,7 @@ from shardmq.topology.commands import (
     PutUser,
     PutVhost,
 )
-from shardmq.topology.entities import PREDECLARED, Permission, User, Vhost
+from shardmq.topology.entities import EVENT_EXCHANGE, Permission, User, Vhost, predeclared
 from shardmq.topology.passwords import hash_password
 from shardmq.topology.topology import Topology
 
@@ -118,7 +119,7 @@ def test_what_belongs_to_a_life_of_the_broker_survives_a_kill_and_goes_with_that
     room.spawn()
     topology = room.gateway("gateway-2").topology
     assert {name for _, name in topology.queues} == {"kept"}
-    assert {name for _, name in topology.exchanges} == {"long"} | {name for name, _ in PREDECLARED}
+    assert {name for _, name in topology.exchanges} == {"long"} | {each.name for each in predeclared("/")}
     assert [(binding.exchange, binding.destination) for binding in topology.bindings.values()] == [("long", "kept")]
 
 
@@ -220,3 +221,31 @@ def test_an_old_store_is_told_by_what_was_never_written_in_it(tmp_path: Path) ->
     with environment.env.begin(db=environment.dbs[b"state"]) as transaction:
         assert transaction.get(PERMISSIONS) is None
     environment.close()
+
+
+def test_a_store_of_a_version_without_the_event_exchange_gets_it(room: "Room") -> None:
+    room.start()
+    room.stop()
+    store = Store.open(room.folder / "coordinator", room.boot_id)
+    store.write([ExchangeRemoved("/", EVENT_EXCHANGE)])
+    store.close()
+    for _ in range(2):
+        room.start()
+        exchanges = room.gateway().topology.exchanges
+        assert exchanges["/", EVENT_EXCHANGE].internal
+        assert len(exchanges) == len(predeclared("/"))
+        room.stop()
+
+
+def tells(gateway: "GatewayEnd") -> bool:
+    return any(isinstance(message, TellEvents) for message in gateway.heard)
+
+
+def test_one_gateway_tells_events_and_another_when_that_one_is_gone(room: "Room") -> None:
+    room.start()
+    first, second = room.gateway("gateway-0"), room.gateway("gateway-1")
+    room.until(lambda: tells(first))
+    room.perform(second, PutVhost("told"))
+    assert not tells(second)
+    room.hang_up(first)
+    room.until(lambda: tells(second))

@@ -261,7 +261,7 @@ def _publish_until_both_have_some(publisher: shardmq.Publisher, member: Member) 
     return bool(member.got)
 
 
-@pytest.mark.parametrize("name", ["ä/ö%20 ", "\n\x00\x1b[2J", "💥" * 63, "amq.group", "a.b.*.#"])
+@pytest.mark.parametrize("name", ["ä/ö%20 ", "💥" * 63, "amq.group", "a.b.*.#"])
 def test_any_name_of_up_to_255_bytes_is_a_groups(connection: shardmq.Connection, name: str) -> None:
     channel = connection.channel()
     channel.topic_declare("names", 1)

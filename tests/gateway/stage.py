@@ -30,7 +30,7 @@ from shardmq.gateway.loop import GatewayLoop
 from shardmq.gateway.server import Server
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.topology.changes import Change
-from shardmq.topology.entities import PREDECLARED, Binding, Exchange, OpenTransaction, Permission, Queue, User, Vhost
+from shardmq.topology.entities import Binding, Exchange, OpenTransaction, Permission, Queue, User, Vhost, predeclared
 from tests.gateway.columns import one_by_one
 from tests.warm import quick_hash
 
@@ -120,7 +120,7 @@ class Stage:
         self._snapshot = Snapshot(
             1,
             [Vhost("/")],
-            [*(Exchange("/", name, kind) for name, kind in PREDECLARED), *exchanges],
+            [*predeclared("/"), *exchanges],
             [Queue("/", name, number, shard, True, terms) for number, (name, shard, terms) in enumerate(queues, 1)],
             list(bindings),
             [user],

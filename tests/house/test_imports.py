@@ -41,7 +41,7 @@ def test_rooms_without_io_import_none(room: str) -> None:
 FLOORS = (
     ({"shardmq.cmd", "shardmq.__main__"}, 8),
     ({"shardmq.spark", "pyspark_shardmq"}, 7),
-    ({"shardmq.aio"}, 6),
+    ({"shardmq.aio", "shardmq.otel"}, 6),
     (PROCESSES, 5),
     ({"shardmq.client", "shardmq.bus", "shardmq.definitions"}, 4),
     ({"shardmq.protocol", "shardmq.topology"}, 3),
@@ -58,6 +58,8 @@ INSIDE = {
         ("authentication",),
         ("session",),
         ("state", "loop"),
+        ("tracing",),
+        ("events",),
         ("links",),
     ),
     "shardmq.shards": (
@@ -72,7 +74,15 @@ INSIDE = {
         ("storage",),
         ("segments",),
     ),
-    "shardmq.management": (("process",), ("server",), ("own",), ("api", "metrics"), ("page", "web"), ("state",)),
+    "shardmq.management": (
+        ("process",),
+        ("server", "sampling"),
+        ("own", "description"),
+        ("api", "metrics"),
+        ("page", "web"),
+        ("state",),
+        ("samples", "findings", "probes"),
+    ),
     "shardmq.coordinator": (("process",), ("loop",), ("handlers",), ("state",), ("storage", "links"), ("rules",)),
 }
 """What stands above what in each process, from the top."""

@@ -58,6 +58,19 @@ def test_what_cannot_be_moved_stays(
     assert error.value.status == status
 
 
+def test_transactions_are_listed_and_given_up(channel: shardmq.Channel, admin: Browser) -> None:
+    channel.queue_declare("target", durable=True)
+    transaction = channel.transaction("a/b")
+    transaction.publish("", "target", b"staged")
+    (row,) = admin.get("/shardmq/transactions")
+    assert (row["name"], row["vhost"], row["user"]) == ("a/b", "/", "guest")
+    admin.delete("/shardmq/transactions/%2F/a%2Fb")
+    assert admin.get("/shardmq/transactions") == []
+    with pytest.raises(Refused) as error:
+        admin.delete("/shardmq/transactions/%2F/a%2Fb")
+    assert error.value.status == 404
+
+
 def test_a_key_is_tried_on_the_topology(channel: shardmq.Channel, admin: Browser) -> None:
     channel.exchange_declare("orders", "topic")
     channel.exchange_declare("audit", "fanout")

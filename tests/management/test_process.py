@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import requests
+import trustme
 
 import shardmq
 from shardmq.cmd.run.broker import Broker
@@ -25,13 +27,14 @@ def test_a_process_that_ends_is_started_again_and_the_broker_goes_on(managed: Br
 
 
 @contextlib.contextmanager
-def management(url: str) -> Iterator[str]:
-    """A management process by itself; its URL."""
-    words = ("management", "--url", url, "--management-port", "0")
+def management(url: str, *options: str) -> Iterator[str]:
+    """A management process by itself; its URL, and behind a blank that of its metrics."""
+    words = ("management", "--url", url, "--management-port", "0", *options)
     with subprocess.Popen(command(*words), env=environment(), stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:
-            yield process.stderr.readline().split()[-1]
+            lines = 2 if "--metrics-port" in options else 1
+            yield " ".join([process.stderr.readline().split()[-1] for _ in range(lines)])
         finally:
             process.terminate()
             assert process.wait(20) == 0
@@ -40,6 +43,42 @@ def management(url: str) -> Iterator[str]:
 def test_it_is_a_process_of_its_own_for_a_broker_anywhere(managed: Broker) -> None:
     with management(managed.url) as url, Browser(url) as browser:
         assert browser.get("/whoami")["name"] == "guest"
+
+
+def test_metrics_may_have_a_port_of_their_own_without_a_login_and_nothing_else_is_there(managed: Broker) -> None:
+    with management(managed.url, "--metrics-port", "0") as urls, requests.Session() as session:
+        session.trust_env = False
+        url, metrics = urls.split()
+        assert "rabbitmq_identity_info" in session.get(metrics, timeout=10).text
+        assert session.get(metrics, auth=("guest", "guest"), timeout=10).status_code == 200
+        assert session.get(metrics, auth=("guest", "wrong"), timeout=10).status_code == 401
+        room = metrics.removesuffix("/metrics")
+        assert session.get(f"{room}/readyz", timeout=10).json() == {"status": "ok"}
+        for path in ("/", "/api/overview", "/api/login", "/api/openapi.json"):
+            assert session.get(room + path, timeout=10).status_code == 404
+        assert session.get(f"{url}metrics", timeout=10).status_code == 401
+    with management(managed.url.replace("guest:guest", "guest:changed"), "--metrics-port", "0") as urls:
+        assert [requests.get(urls.split()[1], timeout=10).status_code for _ in range(2)] == [401, 401]
+
+
+def test_with_a_certificate_it_speaks_https_alone_and_its_cookie_stays_there(managed: Broker, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1")
+    files = {name: tmp_path / f"{name}.pem" for name in ("ca", "cert", "key")}
+    authority.cert_pem.write_to_path(files["ca"])
+    issued.private_key_pem.write_to_path(files["key"])
+    files["cert"].write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+    options = ("--management-tls-cert", str(files["cert"]), "--management-tls-key", str(files["key"]))
+    with management(managed.url, *options) as url, requests.Session() as session:
+        session.trust_env = False  # variables name other authorities
+        session.verify = str(files["ca"])
+        assert url.startswith("https://127.0.0.1:")
+        login = {"username": "guest", "password": "guest"}
+        answer = session.post(f"{url}api/login", data=login, timeout=10)
+        assert "Secure" in answer.headers["Set-Cookie"]
+        assert session.get(f"{url}api/whoami", timeout=10).json()["name"] == "guest"
+        with pytest.raises(requests.ConnectionError):
+            session.get(url.replace("https:", "http:"), timeout=10)
 
 
 def test_a_broker_that_is_away_is_said_to_be() -> None:

@@ -120,3 +120,25 @@ def test_head_is_get_without_its_body(managed: Broker) -> None:
     answer = connection.getresponse()
     assert (answer.status, answer.read()) == (200, b"")
     connection.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "most"),
+    [("/api/queues/%2F/none", 1 << 20), ("/api/definitions", 32 << 20), ("/api/login", 1 << 20)],
+)
+def test_bodies_are_bounded_whether_their_length_is_told_or_not(managed: Broker, path: str, most: int) -> None:
+    parts = urlsplit(managed.management_url)
+    login = {"Authorization": "Basic Z3Vlc3Q6Z3Vlc3Q=", "Content-Type": "application/x-www-form-urlencoded"}
+    method = "PUT" if "queues" in path else "POST"
+    told = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
+    told.request(method, path, b"x" * (most + 1) if most < 1 << 21 else b"", {**login, "Content-Length": str(most + 1)})
+    assert told.getresponse().status == 413
+    told.close()
+    untold = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
+    pieces = (b"x" * 65_536 for _ in range(most // 65_536 + 2))
+    try:
+        untold.request(method, path, pieces, login, encode_chunked=True)
+    except OSError:
+        return  # it was cut off in the middle
+    assert untold.getresponse().status == 413
+    untold.close()

@@ -3,7 +3,9 @@
 import gzip
 import http.client
 import json
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlencode, urlsplit
 
 import pytest
@@ -75,6 +77,30 @@ def test_a_session_ends_with_its_password(managed: Broker) -> None:
     end = time.monotonic() + 20
     while ask(managed, "GET", "/api/whoami", {"Cookie": cookie})[0] != 401:
         assert time.monotonic() < end, "the old password still opens the page"
+
+
+def test_logins_of_the_page_leave_a_line_without_their_password(managed: Broker) -> None:
+    log_in(managed, "guest", "guest")
+    log_in(managed, "guest", "guessed")
+    log = managed.log.read_text()
+    assert "user 'guest' from 127.0.0.1: logged in" in log
+    assert "user 'guest' from 127.0.0.1: refused: POST /api/login: 401" in log
+    assert "guessed" not in log
+
+
+def test_of_many_who_guess_passwords_at_once_some_are_told_to_come_back(managed: Broker) -> None:
+    many = 36
+    barrier = threading.Barrier(many)
+
+    def guess(number: int) -> int:
+        barrier.wait()
+        return log_in(managed, f"guessed-{number}", "x")[0]
+
+    with ThreadPoolExecutor(many) as pool:
+        statuses = list(pool.map(guess, range(many)))
+    assert set(statuses) == {401, 503}
+    assert statuses.count(401) >= 32
+    assert log_in(managed, "guest", "guest")[0] == 200
 
 
 def test_files_of_the_page_are_packed_and_kept_by_browsers(managed: Broker) -> None:

@@ -55,6 +55,10 @@ def test_rabbitmqs_arguments_are_taken(arguments: dict[str, Any]) -> None:
         ({**STREAM, "x-stream-max-segment-size-bytes": 3_000_000_001}, "3000000001; expected"),
         ({**STREAM, "x-stream-filter-size-bytes": 5}, "from 16 to 255"),
         ({"x-dead-letter-routing-key": "k"}, "means nothing without x-dead-letter-exchange"),
+        ({"x-retry-delays": "1s,,2s"}, "'1s,,2s'; expected is 1 to 32 delays of ms, s, m, h or D"),
+        ({"x-retry-delays": "0s"}, "expected is 1 to 32 delays"),
+        ({"x-retry-delays": ",".join(["1s"] * 33)}, "expected is 1 to 32 delays"),
+        ({"x-retry-delays": 5}, "5; expected is 1 to 32 delays"),
         ({"x-consumer-timeout-action": "requeue"}, "means nothing without x-consumer-timeout"),
     ],
 )
@@ -98,8 +102,11 @@ def test_every_argument_that_means_something_is_read() -> None:
             "x-consumer-timeout-action": "dead-letter",
             "x-max-age": "8s",
             "x-stream-filter-size-bytes": 90,
+            "x-retry-delays": "500ms, 1s,2m",
         }
     )
-    assert read == QueueArguments(1, 2, 3, 4, "reject-publish", 5, True, 6, "", "k", 7, True, 8000, 90)
+    assert read == QueueArguments(
+        1, 2, 3, 4, "reject-publish", 5, True, 6, "", "k", 7, True, 8000, 90, (500, 1000, 120_000)
+    )
     unread = {"x-dead-letter-strategy", "x-queue-type", "x-queue-mode", "x-queue-version"}
     assert len(read.__struct_fields__) == len({*QUEUE_ARGUMENTS, "x-max-age", "x-stream-filter-size-bytes"} - unread)

@@ -10,7 +10,7 @@ from xxhash import xxh3_64_intdigest
 from shardmq.coordinator.rules.access import new_vhost
 from shardmq.coordinator.rules.changes import changes_for
 from shardmq.coordinator.rules.queues import QueuePlacement
-from shardmq.errors import InvalidRequest, NotFound, RequestError
+from shardmq.errors import AccessRefused, InvalidRequest, NotFound, RequestError
 from shardmq.topology import router
 from shardmq.topology.changes import (
     BindingAdded,
@@ -234,7 +234,11 @@ def test_replicas_follow_and_bindings_have_both_ends(commands: list[Command]) ->
         fresh: Any = Topology()
         fresh.load(topology.snapshot())
         assert replica.snapshot() == topology.snapshot()
-        for _, exchange in topology.exchanges:
+        for (_, exchange), declared in topology.exchanges.items():
+            if declared.internal:
+                with pytest.raises(AccessRefused):
+                    topology.router.route("/", exchange, "k")
+                continue
             for key in ("k", "k.l", "z"):
                 found = names(topology.router.route("/", exchange, key))
                 assert found == expected(topology, exchange, key)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from shardmq.cmd.terminal.completion import completing
 from shardmq.cmd.terminal.connection import carry_out, connected, on_channel, rows_of
 from shardmq.cmd.terminal.options import ARGUMENTS, JSON, LIST, URL, Command, all_of
 from shardmq.cmd.terminal.output import CommandFailed, print_done
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
     from shardmq.client.sync.channel import Channel
 
 _OF_A_BINDING: Final = (
-    click.argument("exchange"),
-    click.argument("destination"),
+    click.argument("exchange", shell_complete=completing("exchanges")),
+    click.argument("destination", shell_complete=completing("queues")),
     click.argument("routing_key", default=""),
     click.option("--to-exchange", is_flag=True, help="DESTINATION is an exchange, not a queue."),
     ARGUMENTS,

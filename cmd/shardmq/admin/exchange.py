@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import click
 
+from shardmq.cmd.terminal.completion import completing
 from shardmq.cmd.terminal.connection import carry_out, connected, on_channel, rows_of
 from shardmq.cmd.terminal.options import ARGUMENTS, DURABLE, JSON, LIST, URL
 from shardmq.cmd.terminal.output import print_done
@@ -62,7 +63,7 @@ def exchange_declare(
 
 
 @exchange.command("delete")
-@click.argument("name")
+@click.argument("name", shell_complete=completing("exchanges"))
 @click.option("--if-unused", is_flag=True, help="Only where nothing is bound to it.")
 @URL
 @JSON

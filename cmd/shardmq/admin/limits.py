@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from shardmq.cmd.terminal.connection import carry_out, rows_of
-from shardmq.cmd.terminal.options import JSON, URL, ByteCount, MemoryAmount, named_limits
+from shardmq.cmd.terminal.options import BROKER, JSON, ByteCount, MemoryAmount, named_limits
 from shardmq.cmd.terminal.output import CommandFailed, print_json
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def change_limits(noun: str, name: str, limits: dict[str, int | None], url: str,
 @click.command(short_help="Change the memory and disk watermarks of a running broker.")
 @click.option("--memory", type=MemoryAmount(), metavar="BYTES|SHARE", help="Of shards and gateways together.")
 @click.option("--disk-free", type=ByteCount(), metavar="BYTES", help="What must be free on the disk of each shard.")
-@URL
+@BROKER
 @JSON
 def watermark(*, memory: int | None, disk_free: int | None, url: str, as_json: bool) -> None:
     """Change the watermarks beyond which publishers are blocked, until the broker's processes end.

@@ -4,8 +4,9 @@ from typing import Final
 
 import click
 
+from shardmq.cmd.terminal.completion import completing
 from shardmq.cmd.terminal.connection import carry_out, rows_of
-from shardmq.cmd.terminal.options import JSON, LIST, URL
+from shardmq.cmd.terminal.options import BROKER, JSON, LIST
 from shardmq.cmd.terminal.rows import Column, RowChoice, names
 from shardmq.cmd.terminal.tables import print_list
 
@@ -16,7 +17,9 @@ def _pattern(name: str) -> Column:
 
 COLUMNS: Final = (*names("user", "vhost"), _pattern("configure"), _pattern("write"), _pattern("read"))
 
-VHOST: Final = click.option("--vhost", "-p", metavar="NAME", help="The virtual host.  [default: the URL's]")
+VHOST: Final = click.option(
+    "--vhost", "-p", metavar="NAME", shell_complete=completing("vhosts"), help="The virtual host.  [default: the URL's]"
+)
 
 
 @click.group(short_help="Permissions: list, set, clear.")
@@ -25,8 +28,8 @@ def permission() -> None:
 
 
 @permission.command("list")
-@click.option("--vhost", "-p", metavar="NAME", help="Only of this virtual host.")
-@URL
+@click.option("--vhost", "-p", metavar="NAME", shell_complete=completing("vhosts"), help="Only of this virtual host.")
+@BROKER
 @LIST
 def permission_list(*, vhost: str | None, url: str, choice: RowChoice, as_json: bool) -> None:
     """Show who may do what in which virtual host, as far as this user may see."""
@@ -35,12 +38,12 @@ def permission_list(*, vhost: str | None, url: str, choice: RowChoice, as_json: 
 
 
 @permission.command("set", short_help="Say what USER may CONFIGURE, WRITE and READ.")
-@click.argument("user")
+@click.argument("user", shell_complete=completing("users"))
 @click.argument("configure")
 @click.argument("write")
 @click.argument("read")
 @VHOST
-@URL
+@BROKER
 @JSON
 def permission_set(
     *, user: str, configure: str, write: str, read: str, vhost: str | None, url: str, as_json: bool
@@ -61,9 +64,9 @@ def permission_set(
 
 
 @permission.command("clear", short_help="Let USER do nothing in a virtual host any more.")
-@click.argument("user")
+@click.argument("user", shell_complete=completing("users"))
 @VHOST
-@URL
+@BROKER
 @JSON
 def permission_clear(*, user: str, vhost: str | None, url: str, as_json: bool) -> None:
     """Let USER do nothing in a virtual host any more, nor open it."""
@@ -85,8 +88,8 @@ def topic_permission() -> None:
 
 
 @topic_permission.command("list")
-@click.option("--vhost", "-p", metavar="NAME", help="Only of this virtual host.")
-@URL
+@click.option("--vhost", "-p", metavar="NAME", shell_complete=completing("vhosts"), help="Only of this virtual host.")
+@BROKER
 @LIST
 def topic_list(*, vhost: str | None, url: str, choice: RowChoice, as_json: bool) -> None:
     """Show who may use which routing keys, as far as this user may see."""
@@ -95,12 +98,12 @@ def topic_list(*, vhost: str | None, url: str, choice: RowChoice, as_json: bool)
 
 
 @topic_permission.command("set", short_help="Say which keys USER may WRITE to and READ from EXCHANGE.")
-@click.argument("user")
-@click.argument("exchange")
+@click.argument("user", shell_complete=completing("users"))
+@click.argument("exchange", shell_complete=completing("exchanges"))
 @click.argument("write")
 @click.argument("read")
 @VHOST
-@URL
+@BROKER
 @JSON
 def topic_set(*, user: str, exchange: str, write: str, read: str, vhost: str | None, url: str, as_json: bool) -> None:
     """Say which routing keys USER may WRITE to the topic exchange EXCHANGE, and READ from it, that is, bind by.
@@ -118,10 +121,10 @@ def topic_set(*, user: str, exchange: str, write: str, read: str, vhost: str | N
 
 
 @topic_permission.command("clear", short_help="Let USER use any routing key again.")
-@click.argument("user")
+@click.argument("user", shell_complete=completing("users"))
 @click.argument("exchange", required=False)
 @VHOST
-@URL
+@BROKER
 @JSON
 def topic_clear(*, user: str, exchange: str | None, vhost: str | None, url: str, as_json: bool) -> None:
     """Let USER use any routing key of EXCHANGE again; of all exchanges where it is left out."""

@@ -5,8 +5,9 @@ from typing import Any, Final
 import click
 
 from shardmq.cmd.admin.permission import VHOST, named_vhost
+from shardmq.cmd.terminal.completion import completing
 from shardmq.cmd.terminal.connection import carry_out, connected, rows_of
-from shardmq.cmd.terminal.options import JSON, LIST, URL, all_of, named_values
+from shardmq.cmd.terminal.options import BROKER, JSON, LIST, all_of, named_values
 from shardmq.cmd.terminal.output import CommandFailed
 from shardmq.cmd.terminal.rows import Column, Row, RowChoice, extras, names
 from shardmq.cmd.terminal.tables import print_list
@@ -54,8 +55,8 @@ def policy() -> None:
 
 @policy.command("list")
 @click.option("--operator", is_flag=True, help="Operator policies.")
-@click.option("--vhost", "-p", metavar="NAME", help="Only of this virtual host.")
-@URL
+@click.option("--vhost", "-p", metavar="NAME", shell_complete=completing("vhosts"), help="Only of this virtual host.")
+@BROKER
 @LIST
 def policy_list(*, operator: bool, vhost: str | None, url: str, choice: RowChoice, as_json: bool) -> None:
     """Show policies, those that come before others first."""
@@ -69,7 +70,7 @@ def policy_list(*, operator: bool, vhost: str | None, url: str, choice: RowChoic
 @click.argument("pattern")
 @_DEFINITION
 @lambda command: all_of(command, _SETTINGS)
-@URL
+@BROKER
 @JSON
 def policy_set(
     *,
@@ -99,10 +100,10 @@ def policy_set(
 
 
 @policy.command("delete")
-@click.argument("name")
+@click.argument("name", shell_complete=completing("policies"))
 @OPERATOR
 @VHOST
-@URL
+@BROKER
 @JSON
 def policy_delete(*, name: str, operator: bool, vhost: str | None, url: str, as_json: bool) -> None:
     """Remove policy NAME; what it applied to is as the next policy that matches wants it, or as it was declared."""
@@ -121,7 +122,7 @@ def policy_delete(*, name: str, operator: bool, vhost: str | None, url: str, as_
 @_DEFINITION
 @lambda command: all_of(command, _SETTINGS)
 @click.option("--delete", "is_deleted", is_flag=True, help="What deleting it would change.")
-@URL
+@BROKER
 @LIST
 def policy_preview(
     *,
@@ -159,7 +160,7 @@ def policy_preview(
     help="Of the queue, where there is none of that name.",
 )
 @VHOST
-@URL
+@BROKER
 @LIST
 def policy_match(
     *, name: str, exchange: bool, kind: Any, vhost: str | None, url: str, choice: RowChoice, as_json: bool

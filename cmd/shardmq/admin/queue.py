@@ -6,6 +6,7 @@ import click
 
 from shardmq.cmd.messages.move import move
 from shardmq.cmd.messages.peek import peek
+from shardmq.cmd.terminal.completion import completing
 from shardmq.cmd.terminal.connection import carry_out, connected, on_channel, rows_of
 from shardmq.cmd.terminal.options import ARGUMENTS, DURABLE, JSON, LIST, URL, YES
 from shardmq.cmd.terminal.output import confirm, print_done
@@ -68,7 +69,7 @@ def queue_declare(
 
 
 @queue.command("delete")
-@click.argument("name")
+@click.argument("name", shell_complete=completing("queues"))
 @click.option("--if-unused", is_flag=True, help="Only where it has no consumers.")
 @click.option("--if-empty", is_flag=True, help="Only where it has no ready messages.")
 @YES
@@ -82,7 +83,7 @@ def queue_delete(*, name: str, if_unused: bool, if_empty: bool, yes: bool, url: 
 
 
 @queue.command("purge")
-@click.argument("name")
+@click.argument("name", shell_complete=completing("queues"))
 @YES
 @URL
 @JSON

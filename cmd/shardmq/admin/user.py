@@ -6,8 +6,9 @@ from typing import Final
 import click
 
 from shardmq.cmd.admin.limits import LIMIT, change_limits
+from shardmq.cmd.terminal.completion import completing
 from shardmq.cmd.terminal.connection import carry_out, connected, rows_of
-from shardmq.cmd.terminal.options import JSON, LIST, URL, YES
+from shardmq.cmd.terminal.options import BROKER, JSON, LIST, YES
 from shardmq.cmd.terminal.output import CommandFailed, confirm, print_done
 from shardmq.cmd.terminal.rows import Column, RowChoice, extras, names
 from shardmq.cmd.terminal.tables import print_list
@@ -40,7 +41,7 @@ def user() -> None:
 
 
 @user.command("list")
-@URL
+@BROKER
 @LIST
 def user_list(*, url: str, choice: RowChoice, as_json: bool) -> None:
     """Show all users; --json has the hashes of their passwords, for definitions."""
@@ -48,10 +49,10 @@ def user_list(*, url: str, choice: RowChoice, as_json: bool) -> None:
 
 
 @user.command("add")
-@click.argument("name")
+@click.argument("name", shell_complete=completing("users"))
 @PASSWORD
 @TAG
-@URL
+@BROKER
 @JSON
 def user_add(*, name: str, password: str | None, tags: tuple[str, ...], url: str, as_json: bool) -> None:
     """Make user NAME. `shardmq permission set` says what the user may do."""
@@ -80,9 +81,9 @@ def read_password(password: str | None) -> str:
 
 
 @user.command("delete")
-@click.argument("name")
+@click.argument("name", shell_complete=completing("users"))
 @YES
-@URL
+@BROKER
 @JSON
 def user_delete(*, name: str, yes: bool, url: str, as_json: bool) -> None:
     """Remove user NAME with all permissions, and close the user's connections."""
@@ -92,9 +93,9 @@ def user_delete(*, name: str, yes: bool, url: str, as_json: bool) -> None:
 
 
 @user.command("password")
-@click.argument("name")
+@click.argument("name", shell_complete=completing("users"))
 @PASSWORD
-@URL
+@BROKER
 @JSON
 def user_password(*, name: str, password: str | None, url: str, as_json: bool) -> None:
     """Change the password of user NAME. Connections that are open stay so."""
@@ -103,9 +104,9 @@ def user_password(*, name: str, password: str | None, url: str, as_json: bool) -
 
 
 @user.command("tags")
-@click.argument("name")
+@click.argument("name", shell_complete=completing("users"))
 @click.argument("tags", nargs=-1)
-@URL
+@BROKER
 @JSON
 def user_tags(*, name: str, tags: tuple[str, ...], url: str, as_json: bool) -> None:
     """Give user NAME these TAGS and no others: administrator, monitoring, policymaker, management, impersonator."""
@@ -127,9 +128,9 @@ def change(name: str, url: str, *, password: str | None = None, tags: tuple[str,
 
 
 @user.command("limits")
-@click.argument("name")
+@click.argument("name", shell_complete=completing("users"))
 @LIMIT
-@URL
+@BROKER
 @JSON
 def user_limits(*, name: str, limits: dict[str, int | None], url: str, as_json: bool) -> None:
     """Set, lift or show the limits of user NAME: max-connections, max-channels."""

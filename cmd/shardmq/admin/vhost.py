@@ -5,8 +5,9 @@ from typing import Final
 import click
 
 from shardmq.cmd.admin.limits import LIMIT, change_limits
+from shardmq.cmd.terminal.completion import completing
 from shardmq.cmd.terminal.connection import carry_out, connected, rows_of
-from shardmq.cmd.terminal.options import JSON, LIST, URL, YES
+from shardmq.cmd.terminal.options import BROKER, JSON, LIST, YES
 from shardmq.cmd.terminal.output import confirm, print_done
 from shardmq.cmd.terminal.rows import Column, RowChoice, names
 from shardmq.cmd.terminal.tables import print_list
@@ -25,7 +26,7 @@ def vhost() -> None:
 
 
 @vhost.command("list")
-@URL
+@BROKER
 @LIST
 def vhost_list(*, url: str, choice: RowChoice, as_json: bool) -> None:
     """Show the virtual hosts this user may see."""
@@ -33,10 +34,10 @@ def vhost_list(*, url: str, choice: RowChoice, as_json: bool) -> None:
 
 
 @vhost.command("add")
-@click.argument("name")
+@click.argument("name", shell_complete=completing("vhosts"))
 @click.option("--description", default="", help="What it is for.")
 @click.option("--tag", "tags", multiple=True, help="A word about it; may be given several times.")
-@URL
+@BROKER
 @JSON
 def vhost_add(*, name: str, description: str, tags: tuple[str, ...], url: str, as_json: bool) -> None:
     """Make virtual host NAME, or change its description and tags. Users need permissions to open it."""
@@ -49,9 +50,9 @@ def vhost_add(*, name: str, description: str, tags: tuple[str, ...], url: str, a
 
 
 @vhost.command("delete")
-@click.argument("name")
+@click.argument("name", shell_complete=completing("vhosts"))
 @YES
-@URL
+@BROKER
 @JSON
 def vhost_delete(*, name: str, yes: bool, url: str, as_json: bool) -> None:
     """Remove virtual host NAME with all its queues and messages, and close its connections."""
@@ -61,9 +62,9 @@ def vhost_delete(*, name: str, yes: bool, url: str, as_json: bool) -> None:
 
 
 @vhost.command("limits")
-@click.argument("name")
+@click.argument("name", shell_complete=completing("vhosts"))
 @LIMIT
-@URL
+@BROKER
 @JSON
 def vhost_limits(*, name: str, limits: dict[str, int | None], url: str, as_json: bool) -> None:
     """Set, lift or show the limits of virtual host NAME: max-connections, max-queues."""

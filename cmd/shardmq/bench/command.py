@@ -18,6 +18,7 @@ from shardmq.cmd.bench.features import features
 from shardmq.cmd.bench.scattered import scattered
 from shardmq.cmd.bench.settings import MESSAGES, STAMP, Settings
 from shardmq.cmd.bench.streams.command import streams
+from shardmq.cmd.bench.watched.command import watched
 from shardmq.cmd.terminal.options import JSON, URL, all_of
 from shardmq.cmd.terminal.output import print_json
 from shardmq.cmd.terminal.tables import print_facts
@@ -124,6 +125,7 @@ bench.add_command(spark)
 bench.add_command(compare)
 bench.add_command(growth)
 bench.add_command(streams)
+bench.add_command(watched)
 
 
 def measure(settings: Settings, disk: Path, as_json: bool) -> None:

@@ -4,6 +4,7 @@ publish.py        `shardmq publish`.
 consume.py        `shardmq consume`.
 peek.py           `shardmq queue peek`.
 move.py           `shardmq queue move`.
+tap.py            `shardmq tap`.
 stdout_reader.py  Who reads stdout: whether they have taken what was written.
 format.py         Messages as lines and as JSON.
 """

@@ -8,6 +8,7 @@ import msgspec
 
 from shardmq.cmd.messages.format import described, write_body
 from shardmq.cmd.messages.stdout_reader import StdoutReader
+from shardmq.cmd.terminal.completion import completing
 from shardmq.cmd.terminal.connection import connected
 from shardmq.cmd.terminal.options import JSON, URL
 from shardmq.cmd.terminal.output import CommandFailed
@@ -23,7 +24,7 @@ RABBITMQS_WORDS: Final = {"earliest": "first", "latest": "next"}
 
 
 @click.command(short_help="Print the messages of a queue.")
-@click.argument("queue")
+@click.argument("queue", shell_complete=completing("queues"))
 @click.option("--count", "-n", type=click.IntRange(1), help="Stop after so many messages; fewer is a failure.")
 @click.option(
     "--ack/--no-ack",

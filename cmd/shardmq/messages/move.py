@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from shardmq.cmd.terminal.completion import completing
 from shardmq.cmd.terminal.connection import connected
 from shardmq.cmd.terminal.options import JSON, URL
 from shardmq.cmd.terminal.output import print_json
@@ -27,8 +28,8 @@ Route = Callable[["Message"], tuple[str, str]]
 
 
 @click.command()
-@click.argument("source")
-@click.argument("destination")
+@click.argument("source", shell_complete=completing("queues"))
+@click.argument("destination", shell_complete=completing("queues"))
 @click.option("--to-exchange", is_flag=True, help="DESTINATION is an exchange; messages keep their routing keys.")
 @click.option("--routing-key", help="With --to-exchange: this key instead of their own.")
 @click.option("--count", "-n", type=click.IntRange(1), help="Move so many at most.  [default: all that are ready now]")

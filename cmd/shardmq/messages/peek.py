@@ -3,6 +3,7 @@
 import click
 
 from shardmq.cmd.messages.format import described, write_whole
+from shardmq.cmd.terminal.completion import completing
 from shardmq.cmd.terminal.connection import connected
 from shardmq.cmd.terminal.options import JSON, URL
 from shardmq.cmd.terminal.output import print_json
@@ -12,7 +13,7 @@ ONE_LOOK = 1000
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completing("queues"))
 @click.option("--count", "-n", type=click.IntRange(1), default=10, show_default=True, help="How many messages.")
 @click.option("--offset", type=click.IntRange(0), default=0, show_default=True, help="So many are passed over first.")
 @URL

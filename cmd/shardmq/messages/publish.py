@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
+from shardmq.cmd.terminal.completion import completing
 from shardmq.cmd.terminal.connection import connected
 from shardmq.cmd.terminal.options import JSON, URL, named_texts, named_values
 from shardmq.cmd.terminal.output import CommandFailed, print_json, warn
@@ -27,9 +28,15 @@ PROGRESS_STEP: Final = 500
 
 
 @click.command()
-@click.argument("routing_key")
+@click.argument("routing_key", shell_complete=completing("queues"))
 @click.argument("body", required=False)
-@click.option("--exchange", "-e", default="", help="Where to; without it, to the queue named ROUTING_KEY.")
+@click.option(
+    "--exchange",
+    "-e",
+    default="",
+    shell_complete=completing("exchanges"),
+    help="Where to; without it, to the queue named ROUTING_KEY.",
+)
 @click.option(
     "--file",
     "-f",

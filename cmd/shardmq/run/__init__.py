@@ -6,6 +6,7 @@ management.py  `shardmq management`: the HTTP API alone, for a broker anywhere.
 keys.py        `shardmq keys`.
 supervisor.py  Starts the processes of a broker, restarts those that end, stops all in order.
 child.py       One supervised process.
+watch.py       Tells systemd of a whole broker, and ends processes of it that hang.
 locks.py       Locks on the data directory and the port, and a private directory for sockets.
 broker.py      `shardmq up` as a child process, for the demo and for tests.
 invocation.py  Starting a command of ours as a process.

@@ -32,6 +32,8 @@ class Child:
         starts: how often it was started.
         is_ready: whether the running process has said that it is ready.
         started_at: monotonic time of the last start, in seconds.
+        heard_at: when the running process was last heard, likewise.
+        status: what it says of itself; "" before it has said anything.
     """
 
     def __init__(
@@ -43,6 +45,8 @@ class Child:
         self.starts = 0
         self.is_ready = False
         self.started_at = 0.0
+        self.heard_at = 0.0
+        self.status = ""
         self._on_ready = on_ready
         self._arguments = arguments
         self._notify_path = str(run_dir / f"notify-{name}")
@@ -63,6 +67,8 @@ class Child:
             self._ended.clear()
             self.started_at = time.monotonic()
             variables = {notify.NOTIFY_SOCKET: self._notify_path, notify.SUPERVISOR: str(os.getpid())}
+            if notify.watchdog_seconds() is not None:
+                variables[notify.WATCHDOG_PID] = ""  # the child is meant as well: ours to watch
             process = invocation.spawn(self._arguments, variables, stdout=2)  # our own stdout is for notices
             self._process, self.pid = process, process.pid
             self.starts += 1
@@ -76,11 +82,17 @@ class Child:
                 loop.remove_reader(pidfd)
                 os.close(pidfd)
                 self.is_ready = False
+                self.status = ""
                 self._process = None
             return process.wait()
 
     def _hear(self, listener: socket.socket) -> None:
-        if b"READY=1" in listener.recv(4096).split(b"\n") and not self.is_ready:
+        self.heard_at = time.monotonic()
+        lines = listener.recv(4096).split(b"\n")
+        for line in lines:
+            if line.startswith(b"STATUS="):
+                self.status = line.removeprefix(b"STATUS=").decode(errors="replace")
+        if b"READY=1" in lines and not self.is_ready:
             self.is_ready = True
             self._on_ready(self)
 

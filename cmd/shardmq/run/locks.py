@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from shardmq.cmd.terminal.process_options import ManagementChoice
 from shardmq.errors import StartupRefused, StoreRefused
 from shardmq.storage.files import make_folder
 
@@ -82,6 +83,20 @@ def hold_port(host: str, port: int, options: str = "--") -> Iterator[int]:
         ) from fault
     with keeper:
         yield int(keeper.getsockname()[1])
+
+
+@contextlib.contextmanager
+def hold_metrics_port(chosen: ManagementChoice) -> Iterator[int | None]:
+    """Keep the port for scrapes, as `hold_port`; None where there is none.
+
+    Raises:
+        StartupRefused: somebody listens there, or it is no address of this machine.
+    """
+    if chosen.metrics_port is None:
+        yield None
+        return
+    with hold_port(chosen.metrics_host, chosen.metrics_port, "--metrics-") as held:
+        yield held
 
 
 @contextlib.contextmanager

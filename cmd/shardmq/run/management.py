@@ -31,4 +31,5 @@ def management(*, url: str, management: ManagementChoice, log: LogOptions) -> No
     tls = None
     if management.certificate is not None and management.key is not None:
         tls = TlsOptions(management.port, management.certificate, management.key)
-    run(ManagementOptions(url, management.host, management.port, tls))
+    metrics = None if management.metrics_port is None else (management.metrics_host, management.metrics_port)
+    run(ManagementOptions(url, management.host, management.port, tls, metrics))

@@ -12,6 +12,7 @@ from shardmq.cmd.terminal.process_options import (
     DEFINITIONS,
     DISK_FREE_LIMIT,
     MESSAGE_SIZE_MAX,
+    OTLP_ENDPOINT,
     SHARDS,
     bus_options,
     log_options,
@@ -204,6 +205,7 @@ def coordinator(
 @SHARDS
 @MEMORY_WATERMARK
 @MESSAGE_SIZE_MAX
+@OTLP_ENDPOINT
 @bus_options
 @tls_options
 @log_options
@@ -216,6 +218,7 @@ def gateway(
     shards: tuple[str, ...],
     memory_watermark: int | None,
     message_size_max: int,
+    otlp_endpoint: str | None,
     keys: Path | None,
     insecure_bus: bool,
     tls: "TlsOptions | None",
@@ -241,5 +244,6 @@ def gateway(
             tls=tls,
             rss_bytes_max=memory_watermark,
             message_bytes_max=message_size_max,
+            otlp_endpoint=otlp_endpoint,
         )
     )

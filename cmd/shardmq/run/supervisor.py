@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from shardmq.cmd.run.child import STOP_SECONDS, Child
-from shardmq.cmd.run.locks import client_host, hold_data_dir, hold_port, private_directory
+from shardmq.cmd.run.locks import client_host, hold_data_dir, hold_metrics_port, hold_port, private_directory
+from shardmq.cmd.run.watch import Watch
 from shardmq.cmd.terminal.exit_codes import EXIT_CONFIG, EXIT_FAILED, EXIT_INTERRUPTED
 from shardmq.cmd.terminal.process_options import NO_MANAGEMENT, ManagementChoice, tls_words
 from shardmq.errors import StartupRefused
@@ -43,7 +44,7 @@ PATIENCE_SECONDS: Final = 5.0
 
 LEVELS: Final = {
     **dict.fromkeys(("exited", "unmanaged", "waiting"), "warning"),
-    **dict.fromkeys(("killed", "refused"), "error"),
+    **dict.fromkeys(("hung", "killed", "refused"), "error"),
 }
 """Log levels of events; all others are info."""
 
@@ -70,6 +71,7 @@ class BrokerOptions:
         cores: how many the number of gateways was chosen for; None where it was given.
         management: the management process.
         definitions: a file of definitions, or a folder of them, imported at the start; None for none.
+        otlp_endpoint: URL of a receiver of spans; None for no spans.
     """
 
     shards: int
@@ -85,6 +87,7 @@ class BrokerOptions:
     cores: int | None = None
     management: ManagementChoice = NO_MANAGEMENT
     definitions: Path | None = None
+    otlp_endpoint: str | None = None
 
     @property
     def management_url(self) -> str | None:
@@ -131,9 +134,9 @@ class BrokerOptions:
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     """An event of the broker; `text` is for people, the other fields are for programs.
 
-    `event` is one of up, managed, unmanaged, exited, ready, refused, waiting, stopping, killed, stopped. Without a
-    plain port there are no `host` and `port`; `management` is a URL; `cores` are there where the number of gateways was
-    chosen for them.
+    `event` is one of up, managed, unmanaged, exited, hung, ready, refused, waiting, stopping, killed, stopped. Without
+    a plain port there are no `host` and `port`; `management` is a URL; `cores` are there where the number of gateways
+    was chosen for them.
     """
 
     event: str
@@ -198,12 +201,12 @@ def hold_management_port(chosen: ManagementChoice, announce: "Callable[[Notice],
         try:
             port = stack.enter_context(hold_port(chosen.host, chosen.port, "--management-"))
         except StartupRefused as fault:
-            if not chosen.is_default:
+            if not chosen.is_default or chosen.metrics_port is not None:
                 raise
             announce(Notice("unmanaged", f"no management, no HTTP API: {fault.text}"))
             yield replace(chosen, port=None)
         else:
-            yield replace(chosen, port=port)
+            yield replace(chosen, port=port, metrics_port=stack.enter_context(hold_metrics_port(chosen)))
 
 
 class Supervisor:
@@ -224,6 +227,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         StopSignal.on_loop(loop, self._told_to_stop)
         loop.call_later(PATIENCE_SECONDS, self._say_who_is_missing)
+        Watch(self._children, self._say).look()
         keepers = [asyncio.create_task(self._keep(child)) for child in self._children]
         stop = asyncio.create_task(self._stopping.wait())
         # A keeper that ends before the stop has a bug: everything is stopped, and the exception is raised below.
@@ -371,6 +375,8 @@ def children(options: BrokerOptions, run_dir: Path, boot_id: str, on_ready: Call
         *tls_words(options.tls),
         *log,
     )
+    if options.otlp_endpoint is not None:
+        gateway = (*gateway, "--otlp-endpoint", options.otlp_endpoint)
     members = [Child("coordinator", COORDINATOR, coordinator, run_dir, on_ready)]
     for index, name in enumerate(shards):
         shard = (

@@ -17,6 +17,7 @@ from shardmq.cmd.terminal.process_options import (
     DEFINITIONS,
     DISK_FREE_LIMIT,
     MESSAGE_SIZE_MAX,
+    OTLP_ENDPOINT,
     ManagementChoice,
     log_options,
     management_options,
@@ -87,6 +88,7 @@ _log = logging.getLogger(__name__)
 @MEMORY_WATERMARK
 @DISK_FREE_LIMIT
 @MESSAGE_SIZE_MAX
+@OTLP_ENDPOINT
 @DEFINITIONS
 @tls_options
 @management_options
@@ -102,6 +104,7 @@ def up(
     memory_watermark: int | None,
     disk_free_limit: int | None,
     message_size_max: int,
+    otlp_endpoint: str | None,
     definitions: Path | None,
     as_json: bool,
     tls: "TlsOptions | None",
@@ -132,6 +135,7 @@ def up(
         cores,
         management,
         definitions,
+        otlp_endpoint,
     )
     if as_json:
         return supervise(options, print_event)

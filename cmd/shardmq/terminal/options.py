@@ -8,7 +8,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from shardmq.client.api.url import DEFAULT_URL, parse_all, with_files
+from shardmq.client.api.url import DEFAULT_URL, parse_all, with_files, with_vhost
+from shardmq.cmd.terminal.contexts import default_url
 from shardmq.cmd.terminal.rows import Condition, RowChoice
 from shardmq.cmd.terminal.values import read_bytes
 from shardmq.errors import InvalidRequest
@@ -66,10 +67,13 @@ class BrokerUrl(click.ParamType[str]):
     name = "url"
 
     def convert(self, value: Any, param: Parameter, ctx: Context) -> str:  # noqa: ARG002
-        """The URL, with the files for TLS that other options name."""
+        """The URL, with the files for TLS and the virtual host that other options name."""
+        given = {} if ctx is None else ctx.meta
         try:
             parse_all(value)
-            url = with_files(value, {} if ctx is None else ctx.meta.get(_FILES, {}))
+            url = with_files(value, given.get(_FILES, {}))
+            if _VHOST in given:
+                url = with_vhost(url, given[_VHOST])
             parse_all(url)
         except InvalidRequest as fault:
             raise click.BadParameter(fault.text) from fault
@@ -77,6 +81,7 @@ class BrokerUrl(click.ParamType[str]):
 
 
 _FILES: Final = "shardmq.cmd.terminal.options.files"
+_VHOST: Final = "shardmq.cmd.terminal.options.vhost"
 
 
 def named_values(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
@@ -149,14 +154,30 @@ def _file_option(flag: str, name: str, help_text: str) -> Callable[[Command], Co
     return click.option(flag, callback=keep, is_eager=True, expose_value=False, type=file, help=help_text)
 
 
+def _keep_vhost(context: click.Context, _option: click.Parameter, name: str | None) -> None:
+    if name == "":
+        raise click.BadParameter("a virtual host has a name; the default one's is /")
+    if name is not None:
+        context.meta[_VHOST] = name
+
+
+_VHOST_OPTION: Final = click.option(
+    "--vhost",
+    callback=_keep_vhost,
+    is_eager=True,
+    expose_value=False,
+    metavar="NAME",
+    help="The virtual host.  [default: the URL's]",
+)
+
 _URL_OPTIONS: Final = (
     click.option(
         "--url",
         type=BrokerUrl(),
-        default=DEFAULT_URL,
+        default=default_url,
         envvar="SHARDMQ_URL",
         show_envvar=True,
-        show_default=True,
+        show_default=f"the selected context's, else {DEFAULT_URL}",
         metavar="URL",
         help="The broker, as shardmq://user:password@host:port/vhost; shardmqs:// is TLS.",
     ),
@@ -170,9 +191,19 @@ _URL_OPTIONS: Final = (
 )
 
 
-def URL(command: Command) -> Command:
+def BROKER(command: Command) -> Command:
     """The options that say which broker: --url, and what TLS needs."""
     return all_of(command, _URL_OPTIONS)
+
+
+def URL(command: Command) -> Command:
+    """The options that say which broker and virtual host: --vhost, --url, and what TLS needs."""
+    return BROKER(_VHOST_OPTION(command))
+
+
+def TLS_FILES(command: Command) -> Command:
+    """The options for TLS alone, of commands that get a URL in another way."""
+    return all_of(command, _URL_OPTIONS[1:])
 
 
 def _conditions(_context: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> tuple[Condition, ...]:

@@ -15,6 +15,14 @@ from shardmq.runtime.logs import FORMATS, LEVELS, LogOptions
 if TYPE_CHECKING:
     from shardmq.runtime.tls import TlsOptions
 
+
+def _http_url(_context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    """Refuse what is no URL of HTTP."""
+    if value is not None and not (value.startswith(("http://", "https://")) and value.partition("//")[2]):
+        raise click.BadParameter(f"'{value}' is no http:// or https:// URL, as http://127.0.0.1:4318", param=option)
+    return value or None
+
+
 DATA_DIR: Final = click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
@@ -74,6 +82,16 @@ MESSAGE_SIZE_MAX: Final = click.option(
     show_default=True,
     help="The largest message that is taken, properties not counted; up to 512MiB. Each one under way takes a few "
     "times as much memory.",
+)
+
+OTLP_ENDPOINT: Final = click.option(
+    "--otlp-endpoint",
+    metavar="URL",
+    envvar="SHARDMQ_OTLP_ENDPOINT",
+    show_envvar=True,
+    callback=_http_url,
+    help="Send OpenTelemetry spans of messages whose traceparent is sampled to this receiver of OTLP over HTTP, as "
+    "http://127.0.0.1:4318. Needs shardmq[otel].",
 )
 
 
@@ -181,6 +199,24 @@ _MANAGEMENT_OPTIONS: Final = (
         show_envvar=True,
         help="Its private key (PEM).",
     ),
+    click.option(
+        "--metrics-host",
+        default="127.0.0.1",
+        show_default=True,
+        envvar="SHARDMQ_METRICS_HOST",
+        show_envvar=True,
+        help="Address for Prometheus.",
+    ),
+    click.option(
+        "--metrics-port",
+        type=PortOrOff(),
+        default="off",
+        show_default=True,
+        metavar="PORT|off",
+        envvar="SHARDMQ_METRICS_PORT",
+        show_envvar=True,
+        help="One more port of the management process, for Prometheus alone and without a login; RabbitMQ's is 15692.",
+    ),
 )
 
 
@@ -194,6 +230,8 @@ class ManagementChoice:
         certificate: file for HTTPS; None for HTTP.
         key: its private key.
         is_default: whether nobody chose the port.
+        metrics_host: address for scrapes.
+        metrics_port: TCP port for scrapes alone; None for none.
     """
 
     host: str = "127.0.0.1"
@@ -201,11 +239,20 @@ class ManagementChoice:
     certificate: Path | None = None
     key: Path | None = None
     is_default: bool = False
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int | None = None
 
     @property
     def words(self) -> tuple[str, ...]:
         """The same as words of another command line."""
-        words = ("--management-host", self.host, "--management-port", "off" if self.port is None else str(self.port))
+        words: tuple[str, ...] = (
+            "--management-host",
+            self.host,
+            "--management-port",
+            "off" if self.port is None else str(self.port),
+        )
+        if self.metrics_port is not None:
+            words = (*words, "--metrics-host", self.metrics_host, "--metrics-port", str(self.metrics_port))
         if self.certificate is None:
             return words
         return *words, "--management-tls-cert", str(self.certificate), "--management-tls-key", str(self.key)
@@ -225,10 +272,14 @@ def management_options(command: Callable[..., Any]) -> Callable[..., Any]:
         management_port: int | None,
         management_tls_cert: Path | None,
         management_tls_key: Path | None,
+        metrics_host: str,
+        metrics_port: int | None,
         **values: Any,
     ) -> Any:
         if (management_tls_cert is None) != (management_tls_key is None):
             raise click.UsageError("--management-tls-cert and --management-tls-key need each other")
+        if management_port is None and metrics_port is not None:
+            raise click.UsageError("--metrics-port is a port of the management process; --management-port is off")
         source = click.get_current_context().get_parameter_source("management_port")
         choice = ManagementChoice(
             management_host,
@@ -236,6 +287,8 @@ def management_options(command: Callable[..., Any]) -> Callable[..., Any]:
             management_tls_cert,
             management_tls_key,
             source is ParameterSource.DEFAULT,
+            metrics_host,
+            metrics_port,
         )
         return command(management=choice, **values)
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from shardmq.cmd.terminal.completion import completing
 from shardmq.cmd.terminal.connection import carry_out, connected, on_channel, rows_of
 from shardmq.cmd.terminal.options import JSON, LIST, URL, YES
 from shardmq.cmd.terminal.output import CommandFailed, confirm, print_json
@@ -47,8 +48,8 @@ def group_list(*, url: str, choice: RowChoice, as_json: bool) -> None:
 
 
 @group.command("describe")
-@click.argument("topic")
-@click.argument("name")
+@click.argument("topic", shell_complete=completing("topics"))
+@click.argument("name", shell_complete=completing("groups"))
 @URL
 @LIST
 def group_describe(*, topic: str, name: str, url: str, choice: RowChoice, as_json: bool) -> None:
@@ -76,8 +77,8 @@ def _age(channel: "Channel", topic: str, row: Row, now_ms: float) -> float | Non
 
 
 @group.command("reset")
-@click.argument("topic")
-@click.argument("name")
+@click.argument("topic", shell_complete=completing("topics"))
+@click.argument("name", shell_complete=completing("groups"))
 @click.option("--to", "to", required=True, metavar="WHERE", help=WHERE_HELP)
 @click.option("--partition", "partitions", type=int, multiple=True, help="Only this one; may be repeated.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
@@ -105,8 +106,8 @@ def group_reset(
 
 
 @group.command("commit")
-@click.argument("topic")
-@click.argument("name")
+@click.argument("topic", shell_complete=completing("topics"))
+@click.argument("name", shell_complete=completing("groups"))
 @click.argument("offsets", nargs=-1, required=True, metavar="PARTITION=OFFSET…")
 @URL
 @JSON
@@ -118,8 +119,8 @@ def group_commit(*, topic: str, name: str, offsets: tuple[str, ...], url: str, a
 
 
 @group.command("delete")
-@click.argument("topic")
-@click.argument("name")
+@click.argument("topic", shell_complete=completing("topics"))
+@click.argument("name", shell_complete=completing("groups"))
 @YES
 @URL
 @JSON

@@ -4,6 +4,7 @@ from typing import Final
 
 import click
 
+from shardmq.cmd.terminal.completion import completing
 from shardmq.cmd.terminal.connection import carry_out, connected, on_channel, rows_of
 from shardmq.cmd.terminal.options import JSON, LIST, URL, YES
 from shardmq.cmd.terminal.output import confirm, print_done, print_json
@@ -46,9 +47,9 @@ def topic_list(*, url: str, choice: RowChoice, as_json: bool) -> None:
 
 
 @topic.command("declare")
-@click.argument("name")
+@click.argument("name", shell_complete=completing("topics"))
 @click.option("--partitions", "-p", type=click.IntRange(1), default=1, show_default=True, help="How many.")
-@click.option("--retention-ms", type=click.IntRange(0), help="How old messages may be; whole seconds, rounded up.")
+@click.option("--retention-ms", type=click.IntRange(0), help="How old messages may be; whole seconds, such as 60000.")
 @click.option("--retention-bytes", type=click.IntRange(0), help="Bytes that each partition keeps.")
 @click.option("--retention-messages", type=click.IntRange(1), help="Messages that each partition keeps.")
 @click.option(
@@ -85,7 +86,7 @@ def topic_declare(
 
 
 @topic.command("extend")
-@click.argument("name")
+@click.argument("name", shell_complete=completing("topics"))
 @click.argument("partitions", type=click.IntRange(1))
 @URL
 @JSON
@@ -97,7 +98,7 @@ def topic_extend(*, name: str, partitions: int, url: str, as_json: bool) -> None
 
 
 @topic.command("delete")
-@click.argument("name")
+@click.argument("name", shell_complete=completing("topics"))
 @click.option("--if-unused", is_flag=True, help="Only where nobody consumes from it.")
 @YES
 @URL
@@ -110,7 +111,7 @@ def topic_delete(*, name: str, if_unused: bool, yes: bool, url: str, as_json: bo
 
 
 @topic.command("info")
-@click.argument("name")
+@click.argument("name", shell_complete=completing("topics"))
 @URL
 @LIST
 def topic_info(*, name: str, url: str, choice: RowChoice, as_json: bool) -> None:

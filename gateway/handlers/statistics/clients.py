@@ -66,7 +66,7 @@ class ClientPages:
         every = [
             (row, connection)
             for row, connection in self._light_rows(noun, query["sort"].startswith(("counts.", "rates.")))
-            if (vhosts is None or row["vhost"] in vhosts) and (not user or row["user"] == user)
+            if (row["vhost"] in vhosts if vhosts is not None else row["vhost"]) and (not user or row["user"] == user)
         ]
         found = name_filter(operation)(every, lambda found: _searched(found[0]))
         connection_of = {row["name"]: connection for row, connection in found}

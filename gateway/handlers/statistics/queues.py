@@ -6,7 +6,7 @@ from typing import Any, Final
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.messages.statistics import QueueStatistics, RankQueues
 from shardmq.definitions.rows import policy_columns, queue_row
-from shardmq.errors import InvalidRequest, NotFound, RequestError
+from shardmq.errors import InvalidRequest, NotFound, RequestError, Unavailable
 from shardmq.gateway.handlers.replies import AnswerCollector
 from shardmq.gateway.handlers.statistics.paging import Page, Row, name_filter
 from shardmq.gateway.state.gateway import GatewayState
@@ -95,7 +95,7 @@ def _rank(
     collector = AnswerCollector(len(by_shard), merge)
 
     def take(outcome: Outcome) -> None:
-        if isinstance(outcome, RequestError):
+        if isinstance(outcome, RequestError) and not isinstance(outcome, Unavailable):  # queues of those come last
             refusals.append(outcome)
         collector.take(outcome)
 

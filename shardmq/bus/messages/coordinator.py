@@ -72,6 +72,10 @@ class Changes(BusMessage, frozen=True, tag=63):
     changes: list[Change]
 
 
+class TellEvents(BusMessage, frozen=True, tag=120):
+    """This gateway publishes the events of the topology and of shards' alarms from now on, for all gateways."""
+
+
 class ReportConnections(BusMessage, frozen=True, tag=64):
     """Who is connected to this gateway. Sent when a session opens, and on every change.
 
@@ -100,7 +104,7 @@ MembershipNews = ReportMembers | LeaveGroup | GroupReleased
 
 ToCoordinator = TopologyApplied | ReportConnections | MembershipNews | Call[CoordinatorRequest] | Answer[Any]
 
-CoordinatorEvent = Snapshot | Changes | Call[Inspect] | Refusal | GroupAssignment | GroupEnded
+CoordinatorEvent = Snapshot | Changes | TellEvents | Call[Inspect] | Refusal | GroupAssignment | GroupEnded
 """Every message of the coordinator except answers with a result."""
 
 FromCoordinator = CoordinatorEvent | Answer[msgspec.Raw]

@@ -5,7 +5,8 @@ channel.py         Channel.
 requests/          What is answered by one answer: parts of Connection and Channel.
 publisher.py       Publisher: pipelined publishing.
 transaction.py     Transaction.
-consumer.py        The consumers of a channel: iterators, calls that wait for an answer, tasks that run handlers.
+consumer.py        The consumers of a channel: iterators, tasks that run handlers.
+calls.py           Calls that wait for an answer.
 groups.py          The consumers of groups.
 settler.py         Acks and nacks of a channel: counted, and flushed before the event loop waits.
 transport.py       The socket of a connection, over all its lives.

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TypeVar
 
-from shardmq.client.aio.consumer import CallRequests, ChannelConsumers, RemoteCalls
+from shardmq.client.aio.calls import CallRequests, RemoteCalls
+from shardmq.client.aio.consumer import ChannelConsumers
 from shardmq.client.aio.publisher import PendingConfirm, Publisher
 from shardmq.client.aio.requests.consuming import ConsumeRequests
 from shardmq.client.aio.requests.offsets import OffsetRequests

@@ -3,10 +3,10 @@
 import asyncio
 import inspect
 import logging
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from itertools import count
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 from shardmq.client.aio.settler import ChannelSettler
@@ -14,11 +14,9 @@ from shardmq.client.aio.transport import Transport
 from shardmq.client.api.handler_errors import OnError, handler_raised
 from shardmq.client.api.message import Batch, Delivery, Message
 from shardmq.client.core.connection import ConnectionCore
-from shardmq.client.core.interfaces import Inbox, again
-from shardmq.client.core.requests import consuming
-from shardmq.client.core.validation import check_timeout
+from shardmq.client.core.groups.plain import PlainInbox, PlainMember, is_plain_member
+from shardmq.client.core.interfaces import Inbox
 from shardmq.errors import ChannelError, ConnectionFault, NotFound, ShardmqError
-from shardmq.message.properties import Properties
 from shardmq.protocol.native.operations.basic import BasicConsume
 
 _log = logging.getLogger("shardmq.client")
@@ -26,7 +24,7 @@ _log = logging.getLogger("shardmq.client")
 Handler = Callable[[Message], Awaitable[Any] | None]
 
 
-class DeliveryQueue:
+class DeliveryQueue(PlainInbox):
     """A consumer's inbox. One coroutine takes from it."""
 
     def __init__(self) -> None:
@@ -98,6 +96,8 @@ class ChannelConsumers:
     async def begin(self, operation: BasicConsume, inbox: Inbox) -> str:
         """Begin a consumer whose deliveries go to an inbox; returns its tag."""
         self.settler.flush()
+        if isinstance(inbox, PlainInbox) and is_plain_member(operation.arguments, operation.auto_ack):
+            inbox.member = PlainMember(nullcontext(), self._let_go_soon)
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._connection.consume(self.settler.core, operation, inbox, answer)
         self._transport.transmit()
@@ -120,6 +120,15 @@ class ChannelConsumers:
         self._connection.let_go(self.settler.core, tag, partitions)
         self._transport.transmit()
 
+    def let_go_of_owed(self, member: PlainMember) -> None:
+        """Tell the broker of revoked partitions of which a plain consumer has nothing in hand."""
+        partitions = member.to_let_go()
+        if partitions:
+            self.let_go(member.tag, partitions)
+
+    def _let_go_soon(self, member: PlainMember) -> None:
+        asyncio.get_running_loop().call_soon(self.let_go_of_owed, member)
+
     async def messages(
         self, operation: BasicConsume, inactivity_timeout: float | None
     ) -> AsyncGenerator[Message, None]:
@@ -129,12 +138,15 @@ class ChannelConsumers:
         settler, core = self.settler, self.settler.core
         inbox = DeliveryQueue()
         tag = await self.begin(operation, inbox)
+        member = inbox.member
         try:
             while (delivery := await self._next(inbox, inactivity_timeout)) is not None:
                 for message in delivery.messages():
                     yield message
                     if message.delivery_tag < core.stale_tag and settler.is_stale(delivery):
                         break  # the connection was lost: the rest of it comes again
+                    if member is not None and inbox.has_lost(delivery):
+                        break  # it goes to another member of the group
         finally:
             await self._end(tag, inbox)
             if delivery is not None:
@@ -153,6 +165,8 @@ class ChannelConsumers:
     async def _next(self, inbox: DeliveryQueue, inactivity_timeout: float | None) -> Delivery | None:
         settler = self.settler
         while True:  # acks are sent before the event loop waits: those of all tasks that had something to do, together
+            if (member := inbox.put_down()) is not None:
+                self.let_go_of_owed(member)
             try:
                 delivery = await inbox.take(inactivity_timeout)
             except TimeoutError:
@@ -160,7 +174,7 @@ class ChannelConsumers:
             if delivery is None:
                 return None
             settler.taken(delivery)
-            if not settler.is_stale(delivery):
+            if not settler.is_stale(delivery) and inbox.takes(delivery):
                 return delivery
 
     async def _end(self, tag: str, inbox: DeliveryQueue) -> None:
@@ -199,6 +213,7 @@ class HandlerInbox(DeliveryQueue):
         concurrency: int,
     ) -> None:
         super().__init__()
+        self._consumers = consumers
         self._settler = consumers.settler
         self._handler = handler
         self._queue = queue
@@ -223,6 +238,7 @@ class HandlerInbox(DeliveryQueue):
                 if not self._is_wanted(delivery, message):
                     return
                 await self._handle(message)
+                self._put_down(delivery.frame.partition)
                 continue
             await self._free.acquire()
             if not self._is_wanted(delivery, message):
@@ -230,17 +246,24 @@ class HandlerInbox(DeliveryQueue):
                 return
             task = asyncio.get_running_loop().create_task(self._handle(message))
             self._handling.add(task)
-            task.add_done_callback(self._handled)
+            task.add_done_callback(partial(self._handled, delivery.frame.partition))
 
     def _is_wanted(self, delivery: Delivery, message: Message) -> bool:
         if self._is_ended:
             self._settler.requeue_unseen(delivery, message.delivery_tag)
             return False
-        return not self._settler.is_stale(delivery)
+        if self._settler.is_stale(delivery):
+            return False
+        return self.member is None or self.member.take(delivery.frame.partition, message.delivery_tag)
 
-    def _handled(self, task: asyncio.Task[None]) -> None:
+    def _handled(self, partition: int | None, task: asyncio.Task[None]) -> None:
         self._handling.discard(task)
         self._free.release()
+        self._put_down(partition)
+
+    def _put_down(self, partition: int | None) -> None:
+        if self.member is not None and self.member.put_down(partition):
+            self._consumers.let_go_of_owed(self.member)
 
     async def _handle(self, message: Message) -> None:
         try:
@@ -250,130 +273,3 @@ class HandlerInbox(DeliveryQueue):
         except Exception as fault:  # noqa: BLE001  it is the program's; the policy says what becomes of the message
             if handler_raised(self._settler, message, self._queue, self._on_error):
                 await self._fail(fault)
-
-
-class RemoteCalls:
-    """The calls of one channel that wait for an answer; the inbox of the consumer that the answers come to.
-
-    Args:
-        connection: the connection's core.
-        transport: the connection's.
-        consumers: the channel's.
-    """
-
-    def __init__(self, connection: ConnectionCore, transport: Transport, consumers: ChannelConsumers) -> None:
-        self._connection = connection
-        self._transport = transport
-        self._consumers = consumers
-        self._beginning = asyncio.Lock()
-        self._reply_to = ""
-        self._numbers = count(1)
-        self._waiting: dict[str, asyncio.Future[Message]] = {}
-
-    async def expect(self) -> tuple[str, str, asyncio.Future[Message]]:
-        """Where an answer is to go, its correlation id, and the answer; the first call begins the consumer."""
-        async with self._beginning:
-            if not self._reply_to:
-                reply_to = consuming.reply_queue()
-                await self._consumers.begin(consuming.basic_consume(reply_to, "", 0, True, False, None), self)
-                self._reply_to = reply_to
-            correlation_id = str(next(self._numbers))
-            answer = self._waiting[correlation_id] = asyncio.get_running_loop().create_future()
-            return self._reply_to, correlation_id, answer
-
-    async def wait(self, correlation_id: str, answer: asyncio.Future[Message], seconds: float, what: str) -> Message:
-        """The answer.
-
-        Raises:
-            Timeout: it did not come in so many seconds.
-            ChannelError, ConnectionFault: the channel or the connection ended.
-        """
-        try:
-            return await self._transport.wait(answer, seconds, what)
-        finally:
-            self.forget(correlation_id)
-
-    def forget(self, correlation_id: str) -> None:
-        """Wait for an answer no more."""
-        answer = self._waiting.pop(correlation_id, None)
-        if answer is not None:
-            answer.cancel()
-
-    def deliver(self, delivery: Delivery) -> None:
-        """Hand out answers. Called by the core."""
-        self._connection.state.undelivered -= delivery.size
-        for message in delivery.messages():
-            answer = self._waiting.pop(message.properties.correlation_id or "", None)
-            if answer is not None and not answer.done():
-                answer.set_result(message)
-
-    def end(self, error: ShardmqError | None) -> None:
-        """Tell all who wait that no answer comes any more. Called by the core."""
-        self._reply_to = ""
-        waiting, self._waiting = self._waiting, {}
-        ended = error or ChannelError("the consumer of answers has ended")
-        for answer in waiting.values():
-            if not answer.done():
-                answer.set_exception(again(ended))
-
-
-class CallRequests(ABC):
-    """Remote procedure calls: part of a channel."""
-
-    _calls: RemoteCalls
-    _timeout: float
-
-    @abstractmethod
-    async def basic_publish(
-        self,
-        exchange: str,
-        routing_key: str,
-        body: bytes,
-        properties: Properties | None = None,
-        mandatory: bool = False,
-        delay_ms: int = 0,
-    ) -> None:
-        """Publish one message."""
-
-    async def call(
-        self,
-        exchange: str,
-        routing_key: str,
-        body: bytes,
-        properties: Properties | None = None,
-        timeout: float | None = None,
-    ) -> Message:
-        """Send a request to another program, and wait for its answer: a remote procedure call over direct reply-to.
-
-        Who answers consumes a queue that the request comes to, and publishes the answer to exchange "" with the
-        request's `properties.reply_to` as routing key, and with the request's `properties.correlation_id`. It may do so
-        over either protocol. Calls of one channel may overlap, and share one consumer for their answers.
-
-        Args:
-            exchange: where the request goes, "" for the default exchange.
-            routing_key: what the exchange's bindings are matched with.
-            body: the request.
-            properties: of the request. Its `reply_to` and `correlation_id` are set here; unless they say otherwise, it
-                is transient, and expires when nobody waits for the answer any more.
-            timeout: seconds to wait for the answer; the connection's when None.
-
-        Returns:
-            The answer; it need not be acked.
-
-        Raises:
-            Unroutable: no queue took the request: nobody serves it.
-            NotFound, AccessRefused, PublishRefused, ContentTooLarge: as `basic_publish`.
-            Timeout: no answer in time; the request may have been carried out or not.
-            ChannelError, ConnectionFault: the channel or the connection is closed.
-        """
-        seconds = self._timeout if timeout is None else timeout
-        check_timeout(seconds)
-        reply_to, correlation_id, answer = await self._calls.expect()
-        try:
-            asked = consuming.call_properties(properties, reply_to, correlation_id, seconds)
-            await self.basic_publish(exchange, routing_key, body, asked, mandatory=True)
-        except BaseException:
-            self._calls.forget(correlation_id)
-            raise
-        what = f"calling exchange '{exchange}' with routing key '{routing_key}'"
-        return await self._calls.wait(correlation_id, answer, seconds, what)

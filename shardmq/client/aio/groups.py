@@ -11,7 +11,8 @@ from shardmq.client.aio.consumer import ChannelConsumers
 from shardmq.client.api.defaults import PULL_COUNT
 from shardmq.client.api.message import Batch, Message
 from shardmq.client.api.topics import GroupOptions
-from shardmq.client.core.membership import Change, Membership, Revoked
+from shardmq.client.core.groups.changes import Change, Revoked
+from shardmq.client.core.groups.membership import Membership
 from shardmq.client.core.requests import consuming, groups
 from shardmq.client.core.requests.request import Request
 from shardmq.errors import ChannelError, ConnectionFault, InvalidRequest, NotFound, PreconditionFailed

@@ -150,6 +150,11 @@ def with_files(url: str, files: Mapping[str, str]) -> str:
     return urlunsplit(parts._replace(query=query))
 
 
+def with_vhost(url: str, vhost: str) -> str:
+    """A URL that names this virtual host instead of its own."""
+    return urlunsplit(urlsplit(url)._replace(path=f"/{quote(vhost, safe='')}"))
+
+
 def _parse(url: str) -> list[Address]:
     try:
         parts = urlsplit(url)

@@ -5,8 +5,7 @@ state.py             What a connection knows, and the small steps its parts shar
 dispatch.py          What the server says, and whom that settles.
 restore.py           The order in which a reconnected connection is made as it was.
 channel.py           What the core keeps of a channel, and of what was asked and published until it is answered.
-handed_out.py        What a consumer of a group has handed out, until it is settled.
-membership.py        A consumer of a group: what came for it, and which partitions it has.
+groups/              Consumers of groups: their partitions, what they have handed out.
 transaction.py       A transaction's attempt: what is staged, and the steps of its life.
 declarations.py      What was declared, and is declared again after a loss.
 requests/            Requests as values: checked, ready to be sent, and what their answers become.

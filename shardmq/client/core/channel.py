@@ -9,8 +9,9 @@ from shardmq.client.api.defaults import ACK_AT_MOST
 from shardmq.client.api.message import Settler
 from shardmq.client.core.acknowledgements import Acknowledgements
 from shardmq.client.core.batching import PublishBatch
+from shardmq.client.core.groups.membership import Membership
+from shardmq.client.core.groups.plain import PlainInbox
 from shardmq.client.core.interfaces import Confirms, Inbox, Reply, again
-from shardmq.client.core.membership import Membership
 from shardmq.errors import ShardmqError, Unroutable
 from shardmq.limits import FRAMED_PRODUCERS
 from shardmq.protocol.native.operations.basic import BasicConsume, BasicPublish
@@ -215,6 +216,8 @@ class ChannelCore:
         for inbox in self.inboxes.values():
             if isinstance(inbox, Membership):
                 inbox.broken()
+            elif isinstance(inbox, PlainInbox) and inbox.member is not None:
+                inbox.member.broken()
         sent: list[tuple[int, PendingRequest[Any] | Published]] = [*self.unconfirmed.items(), *again]
         self.unconfirmed = {}
         sent.sort(key=lambda entry: entry[0])

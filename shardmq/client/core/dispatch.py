@@ -8,8 +8,9 @@ from msgspec.structs import replace
 from shardmq.client.api.message import Delivery, Settler
 from shardmq.client.api.returns import unroutable
 from shardmq.client.core.channel import ChannelCore, PendingRequest, Published
+from shardmq.client.core.groups.membership import Membership
+from shardmq.client.core.groups.plain import PlainInbox, PlainMember
 from shardmq.client.core.interfaces import Inbox
-from shardmq.client.core.membership import Membership
 from shardmq.client.core.restore import reading_on
 from shardmq.client.core.state import AUTO_ACKED, ConnectionState
 from shardmq.errors import (
@@ -191,11 +192,16 @@ class FrameDispatcher:
         inbox = self._inbox(notice)
         if isinstance(inbox, Membership):
             inbox.assigned(notice.partitions)
+        elif (member := _member(inbox)) is not None:
+            last_tag = self._state.by_number[notice.channel].last_tag
+            member.assigned([number for number, _ in notice.partitions], last_tag)
 
     def _on_revoked(self, notice: GroupRevoked) -> None:
         inbox = self._inbox(notice)
         if isinstance(inbox, Membership):
             inbox.revoked(notice.partitions, notice.is_lost)
+        elif (member := _member(inbox)) is not None:
+            member.revoked(notice.consumer, notice.partitions, notice.is_lost)
         elif not notice.is_lost and notice.channel in self._state.by_number:  # nobody has to be asked
             self._state.send(GroupReleased(notice.channel, notice.consumer, notice.partitions))
 
@@ -248,6 +254,10 @@ class FrameDispatcher:
                 f"the server answered request {request}, which was never asked", ReplyCode.UNEXPECTED_FRAME
             )
         return pending  # None: its channel ended while the answer was on its way
+
+
+def _member(inbox: Inbox | None) -> PlainMember | None:
+    return inbox.member if isinstance(inbox, PlainInbox) else None
 
 
 def publish_error(code: int, text: str) -> RequestError:

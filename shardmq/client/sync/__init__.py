@@ -5,7 +5,8 @@ channel.py         Channel.
 requests/          What is answered by one answer: parts of Connection and Channel.
 publisher.py       Publisher: pipelined publishing.
 transaction.py     Transaction.
-consumer.py        The consumers of a channel: iterators, calls that wait for an answer, the calls of handlers.
+consumer.py        The consumers of a channel: iterators, the calls of handlers.
+calls.py           Calls that wait for an answer.
 groups.py          The consumers of groups.
 settler.py         Acks and nacks of a channel: counted, lingering a moment, flushed.
 transport.py       The thread that serves a socket, and how other threads get past it.

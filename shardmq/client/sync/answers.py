@@ -10,6 +10,7 @@ from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
 from shardmq.client.api.message import Delivery
+from shardmq.client.core.groups.plain import PlainInbox
 from shardmq.client.core.state import ConnectionState
 from shardmq.client.sync.sockets import ReadingRight, Stream, WakePipe
 from shardmq.errors import ShardmqError, Timeout, Unroutable
@@ -89,10 +90,8 @@ class _End:
         self.error = error
 
 
-class DeliveryQueue:
+class DeliveryQueue(PlainInbox):
     """A consumer's inbox: the I/O thread puts, another thread takes."""
-
-    __slots__ = ("_queue",)
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[Delivery | _End] = SimpleQueue()

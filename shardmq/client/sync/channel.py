@@ -11,7 +11,8 @@ from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.requests.request import Request
 from shardmq.client.core.validation import check_delay, check_names, producer_number
 from shardmq.client.sync.answers import PendingAnswer, PendingConfirm
-from shardmq.client.sync.consumer import CallRequests, ChannelConsumers, RemoteCalls
+from shardmq.client.sync.calls import CallRequests, RemoteCalls
+from shardmq.client.sync.consumer import ChannelConsumers
 from shardmq.client.sync.publisher import Publisher
 from shardmq.client.sync.requests.consuming import ConsumeRequests
 from shardmq.client.sync.requests.offsets import OffsetRequests

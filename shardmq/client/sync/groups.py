@@ -9,7 +9,8 @@ from typing import Any, Self, TypeVar
 from shardmq.client.api.defaults import PULL_COUNT
 from shardmq.client.api.message import Batch, Message
 from shardmq.client.api.topics import GroupOptions
-from shardmq.client.core.membership import Change, Membership, Revoked
+from shardmq.client.core.groups.changes import Change, Revoked
+from shardmq.client.core.groups.membership import Membership
 from shardmq.client.core.requests import consuming, groups
 from shardmq.client.core.requests.request import Request
 from shardmq.client.sync.consumer import ChannelConsumers

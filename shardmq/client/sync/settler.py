@@ -145,6 +145,11 @@ class ChannelSettler(SettlerCore):
             with self._lock:
                 self._flush_acknowledgements()
 
+    def flush_acks(self) -> None:
+        """Send the acks that are being collected, without waiting for anything; on any thread."""
+        with self._lock:
+            self._flush_acknowledgements()
+
     def flush_due(self) -> None:
         """Send the acks that are being collected, for the I/O thread."""
         with self._lock:

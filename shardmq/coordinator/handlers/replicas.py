@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from shardmq.bus.listener import Peer
-from shardmq.bus.messages.coordinator import Changes, Snapshot
+from shardmq.bus.messages.coordinator import Changes, Snapshot, TellEvents
 from shardmq.coordinator.rules.shard_identity import BrokerIdentity
 from shardmq.coordinator.state.pending_command import PendingCommand, Stage
 from shardmq.topology.changes import Change, QueueAdded, QueueRemoved
@@ -53,10 +53,15 @@ class TopologyReplicas:
         policies, allowed = list(fields.policies), list(fields.topic_permissions)
         shards = self._addresses
         peer.post(Snapshot(*fields[:7], shards, transactions, broker, generation, topics, policies, allowed))
+        if len(self._versions) == 1:
+            peer.post(TellEvents())
 
     def remove(self, peer: Peer) -> None:
         """Wait no more for a gateway that is gone."""
+        was_teller = peer is next(iter(self._versions), None)
         self._versions.pop(peer, None)
+        if was_teller and self._versions:
+            next(iter(self._versions)).post(TellEvents())
 
     def applied(self, peer: Peer, version: int) -> None:
         """Note that a gateway routes by a version."""

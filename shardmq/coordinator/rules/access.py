@@ -34,12 +34,11 @@ from shardmq.topology.commands import (
 )
 from shardmq.topology.entities import (
     DEFAULT_VHOST,
-    PREDECLARED,
-    Exchange,
     Permission,
     User,
     Vhost,
     check_name,
+    predeclared,
 )
 from shardmq.topology.expressions import check_expression
 from shardmq.topology.passwords import check_hash, hash_password
@@ -84,8 +83,13 @@ def first_changes(topology: Topology) -> list[Change]:
 
 def new_vhost(name: str, description: str = "", tags: tuple[str, ...] = ()) -> list[Change]:
     """Add a virtual host with its predeclared exchanges."""
-    exchanges = [ExchangeAdded(Exchange(name, exchange, kind)) for exchange, kind in PREDECLARED]
-    return [VhostPut(Vhost(name, description, tags)), *exchanges]
+    return [VhostPut(Vhost(name, description, tags)), *map(ExchangeAdded, predeclared(name))]
+
+
+def missing_exchanges(topology: Topology) -> list[Change]:
+    """Add the predeclared exchanges that virtual hosts of an older version's store do not have."""
+    wanted = [exchange for vhost in topology.vhosts for exchange in predeclared(vhost)]
+    return [ExchangeAdded(each) for each in wanted if (each.vhost, each.name) not in topology.exchanges]
 
 
 def put_vhost(topology: Topology, command: PutVhost) -> list[Change]:

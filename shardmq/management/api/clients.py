@@ -2,13 +2,14 @@
 
 from typing import Any, Final
 
+from shardmq.client.api.statistics import ListQuery
 from shardmq.limits import CHANNELS_MAX
 from shardmq.management.web.call import Call, Row
 from shardmq.management.web.encoding import plain
 from shardmq.management.web.endpoint import NO_CONTENT, Answer, Endpoint, Right
 from shardmq.management.web.errors import ApiError
 from shardmq.management.web.listing import listed
-from shardmq.management.web.paged import message_stats, paged, sort_names
+from shardmq.management.web.paged import message_stats, paged, sort_names, with_samples
 
 PROTOCOLS: Final = {"AMQP 0-9-1": "AMQP 0-9-1", "shardmq": "shardmq"}
 
@@ -35,11 +36,25 @@ def connection_row(row: Row, node: str) -> Row:
         "client_properties": plain(row["client_properties"]),
         "gateway": row["gateway"],
         **{name: row[name] for name in _IF_KNOWN if name in row},
-        **({"message_stats": message_stats(row["counts"], row.get("rates") or {})} if row.get("counts") else {}),
+        **_bytes(row.get("counts") or {}, row.get("rates") or {}),
     }
 
 
-_IF_KNOWN: Final = ("frame_max", "timeout", "auth_mechanism", "host", "port", "recv_oct", "send_oct")
+def _bytes(counts: Row, rates: Row) -> Row:
+    """What a connection received and sent, where that is counted."""
+    shown: Row = {}
+    for name, counter in OCTETS.items():
+        if counter in counts:
+            shown[name] = counts[counter]
+            shown[f"{name}_details"] = {"rate": rates.get(counter, 0.0)}
+    return shown
+
+
+OCTETS: Final = {"recv_oct": "bytes_in", "send_oct": "bytes_out"}
+"""RabbitMQ's words for the bytes of connections, and ours."""
+
+
+_IF_KNOWN: Final = ("frame_max", "timeout", "auth_mechanism", "host", "port")
 
 
 def channel_name(connection: str, number: int) -> str:
@@ -71,6 +86,7 @@ def channel_row(row: Row, node: str, connection: Row | None) -> Row:
         "messages_unconfirmed": row["unconfirmed"],
         "messages_uncommitted": 0,
         "acks_uncommitted": 0,
+        **({"message_stats": message_stats(row["counts"], row.get("rates") or {})} if row.get("counts") else {}),
     }
 
 
@@ -111,8 +127,10 @@ async def _by_name(call: Call) -> dict[str, Row]:
 async def channels_of(call: Call, vhost: str | None = None) -> list[Row]:
     """Channels that the caller may see, in RabbitMQ's words."""
     known = await _by_name(call)
-    rows = [row for row in await call.rows("channels", vhost) if row["vhost"]]
-    return [channel_row(row, call.facts.node, known.get(row["connection"])) for row in rows]
+    table = await (await call.caller.administration()).stats_list("channels", ListQuery(vhost))
+    rows = [row for row in table["items"] if row["vhost"]]
+    shown = [channel_row(row, call.facts.node, known.get(row["connection"])) for row in rows]
+    return with_samples(call, "channels", shown)
 
 
 async def consumers_of(call: Call, vhost: str | None = None) -> list[Row]:
@@ -122,7 +140,13 @@ async def consumers_of(call: Call, vhost: str | None = None) -> list[Row]:
     return [consumer_row(row, call.facts.node, known.get(row["connection"])) for row in rows]
 
 
-SORTS: Final = sort_names({name: name for name in ("user", "vhost", "protocol", "state", "channels", "connected_at")})
+SORTS: Final = sort_names(
+    {
+        **{name: name for name in ("user", "vhost", "protocol", "state", "channels", "connected_at")},
+        **{name: f"counts.{counter}" for name, counter in OCTETS.items()},
+        **{f"{name}_details.rate": f"rates.{counter}" for name, counter in OCTETS.items()},
+    }
+)
 """Columns that the broker sorts connections by, in RabbitMQ's words and ours."""
 
 
@@ -157,7 +181,9 @@ async def _connection(call: Call) -> Row:
 
 async def get_connection(call: Call) -> Answer:
     """One connection."""
-    return Answer(connection_row(await _connection(call), call.facts.node))
+    name = (await _connection(call))["name"]
+    row = await (await call.caller.administration()).stats_get("connections", "", name)
+    return Answer(with_samples(call, "connections", [connection_row(row, call.facts.node)])[0])
 
 
 async def list_channels_of_connection(call: Call) -> Answer:
@@ -221,14 +247,16 @@ REASON_MAX: Final = 255
 """Characters of a reason; clients are told no more."""
 
 
-def _list(path: str, handler: Any, summary: str) -> Endpoint:
-    return Endpoint("GET", path, handler, Right.MANAGEMENT, summary, list[Row], is_list=True)
+def _list(path: str, handler: Any, summary: str, has_samples: bool = True) -> Endpoint:
+    return Endpoint("GET", path, handler, Right.MANAGEMENT, summary, list[Row], is_list=True, has_samples=has_samples)
 
 
 ENDPOINTS: Final = (
     _list("/connections", list_connections, "Connections that the caller may see."),
-    _list("/connections/username/{user}", list_connections_of_user, "The connections of a user."),
-    Endpoint("GET", "/connections/{connection}", get_connection, Right.MANAGEMENT, "One connection.", Row),
+    _list("/connections/username/{user}", list_connections_of_user, "The connections of a user.", False),
+    Endpoint(
+        "GET", "/connections/{connection}", get_connection, Right.MANAGEMENT, "One connection.", Row, has_samples=True
+    ),
     Endpoint("DELETE", "/connections/{connection}", delete_connection, Right.MANAGEMENT, "Close a connection."),
     Endpoint(
         "DELETE",
@@ -240,9 +268,17 @@ ENDPOINTS: Final = (
     _list("/connections/{connection}/channels", list_channels_of_connection, "The channels of a connection."),
     _list("/vhosts/{vhost}/connections", list_connections_of_vhost, "The connections of a virtual host."),
     _list("/channels", list_channels, "Channels that the caller may see."),
-    Endpoint("GET", "/channels/{channel}", get_channel, Right.MANAGEMENT, "One channel, with its consumers.", Row),
+    Endpoint(
+        "GET",
+        "/channels/{channel}",
+        get_channel,
+        Right.MANAGEMENT,
+        "One channel, with its consumers.",
+        Row,
+        has_samples=True,
+    ),
     _list("/vhosts/{vhost}/channels", list_channels_of_vhost, "The channels of a virtual host."),
-    _list("/consumers", list_consumers, "Consumers that the caller may see."),
-    _list("/consumers/{vhost}", list_consumers_of_vhost, "The consumers of a virtual host."),
+    _list("/consumers", list_consumers, "Consumers that the caller may see.", False),
+    _list("/consumers/{vhost}", list_consumers_of_vhost, "The consumers of a virtual host.", False),
 )
 """What this file answers."""

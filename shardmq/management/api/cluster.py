@@ -4,11 +4,12 @@ import os
 import platform
 from typing import Any, Final
 
+from shardmq.management.samples.spans import now
 from shardmq.management.state.facts import LIKE_RABBITMQ, Facts
 from shardmq.management.web.call import Call, Row
 from shardmq.management.web.endpoint import Answer, Endpoint, Right
 from shardmq.management.web.errors import ApiError
-from shardmq.management.web.paged import message_stats
+from shardmq.management.web.paged import asked_spans, message_stats, with_samples
 from shardmq.runtime.memory import machine_bytes
 from shardmq.version import VERSION
 
@@ -21,15 +22,16 @@ EXCHANGE_TYPES: Final = {
     "x-partition": "the partitions of a topic",
 }
 
-CHURN: Final = (
-    "channel_closed",
-    "channel_created",
-    "connection_closed",
-    "connection_created",
-    "queue_created",
-    "queue_declared",
-    "queue_deleted",
-)
+CHURN: Final = {
+    "channel_closed": "channels_closed",
+    "channel_created": "channels_opened",
+    "connection_closed": "connections_closed",
+    "connection_created": "connections_opened",
+    "queue_created": "queues_created",
+    "queue_declared": "queues_declared",
+    "queue_deleted": "queues_deleted",
+}
+"""What comes and goes, in RabbitMQ's words and ours."""
 
 OBJECTS: Final = ("channels", "connections", "consumers", "exchanges", "queues")
 
@@ -52,12 +54,18 @@ TOTALS: Final = (
 """The counts of messages in an overview; agents refuse one that is missing."""
 
 
-def with_rates(counts: Row, names: tuple[str, ...]) -> Row:
-    """Counts and their rates, as RabbitMQ writes them: "publish" and "publish_details"."""
+def _nothing() -> Row:
+    """Counts of messages before there are any, as RabbitMQ writes them: "publish" and "publish_details"."""
+    return {key: value for name in TOTALS for key, value in ((name, 0), (f"{name}_details", {"rate": 0.0}))}
+
+
+def _churn(found: Row) -> Row:
+    """What came and went."""
+    counts, rates = found.get("counts", {}), found.get("rates", {})
     shown: Row = {}
-    for name in names:
-        shown[name] = counts.get(name, 0)
-        shown[f"{name}_details"] = {"rate": counts.get(f"{name}_rate", 0.0)}
+    for name, counter in CHURN.items():
+        shown[name] = counts.get(counter, 0)
+        shown[f"{name}_details"] = {"rate": rates.get(counter, 0.0)}
     return shown
 
 
@@ -95,15 +103,24 @@ def listeners(facts: Facts, processes: list[Row]) -> list[Row]:
 
 def _flow(found: Row) -> Row:
     """The messages of an overview; what is not counted is 0, as agents refuse what is missing."""
-    return {**with_rates({}, TOTALS), **message_stats(found["counts"], found["rates"])}
+    return {**_nothing(), **message_stats(found["counts"], found["rates"])}
 
 
 async def overview(call: Call) -> Answer:
     """What there is, in numbers."""
-    facts = call.facts
     found = await (await call.caller.administration()).stats_overview()
+    shown = overview_row(call.facts, found)
+    if call.sees_all:
+        with_samples(call, "overview", [shown])
+    else:
+        call.facts.samples.show("overview", shown, list(found["vhosts"]), asked_spans(call), now())
+    return Answer(shown)
+
+
+def overview_row(facts: Facts, found: Row) -> Row:
+    """The broker's overview, in RabbitMQ's words."""
     totals, objects = found["queue_totals"], found["object_totals"]
-    shown: Row = {
+    return {
         **versions(),
         "cluster_name": facts.node,
         "cluster_tags": {},
@@ -114,7 +131,7 @@ async def overview(call: Call) -> Answer:
         "sample_retention_policies": {"global": [600, 3600, 86400], "basic": [600, 3600], "detailed": [600]},
         "exchange_types": _types(),
         "message_stats": _flow(found),
-        "churn_rates": with_rates(found.get("churn", {}), CHURN),
+        "churn_rates": _churn(found.get("churn", {})),
         "queue_totals": {
             "messages": totals["messages"],
             "messages_ready": totals["ready"],
@@ -139,13 +156,12 @@ async def overview(call: Call) -> Answer:
         "enable_queue_totals": False,
         "is_op_policy_updating_enabled": True,
     }
-    return Answer(shown)
 
 
 def node_row(facts: Facts, processes: list[Row]) -> Row:
     """The broker as one node."""
     alarms = [text for row in processes for text in row.get("alarms", [])]
-    file_limit = 1 << 20
+    shards = [row for row in processes if "disk_free_bytes" in row and "limits" in row]
     connections = sum(row.get("connections", 0) for row in processes)
     return {
         "name": facts.node,
@@ -160,13 +176,13 @@ def node_row(facts: Facts, processes: list[Row]) -> Row:
         "mem_used": sum(row["rss_bytes"] for row in processes),
         "mem_limit": machine_bytes(),
         "mem_alarm": any("memory" in text for text in alarms),
-        "disk_free": 0,
-        "disk_free_limit": 0,
+        "disk_free": min((row["disk_free_bytes"] for row in shards), default=0),
+        "disk_free_limit": max((row["limits"]["disk_free_bytes_min"] for row in shards), default=0),
         "disk_free_alarm": any("disk" in text for text in alarms),
-        "fd_used": connections + len(processes),  # at least: what is known of them from here
-        "fd_total": file_limit,
+        "fd_used": sum(row.get("open_fds", 0) for row in processes),
+        "fd_total": sum(row.get("max_fds", 0) for row in processes),
         "sockets_used": connections,
-        "sockets_total": file_limit,
+        "sockets_total": sum(row.get("max_fds", 0) for row in processes if row["role"] == "gateway"),
         "proc_used": len(processes),
         "proc_total": 1 << 16,
         "rates_mode": "basic",
@@ -182,8 +198,8 @@ def node_row(facts: Facts, processes: list[Row]) -> Row:
 
 
 async def _node(call: Call) -> Row:
-    found = await (await call.caller.administration()).stats_overview()
-    return node_row(call.facts, found.get("processes", []))
+    found = await (await call.caller.administration()).stats_overview(is_detailed=True)
+    return with_samples(call, "nodes", [node_row(call.facts, found.get("processes", []))])[0]
 
 
 async def list_nodes(call: Call) -> Answer:
@@ -191,13 +207,72 @@ async def list_nodes(call: Call) -> Answer:
     return Answer([await _node(call)])
 
 
-async def get_node(call: Call) -> Answer:
-    """The broker as one node."""
+async def _find_node(call: Call) -> Row:
+    """The node that the path names.
+
+    Raises:
+        ApiError: there is none.
+    """
     name = call.part("node")
     host = call.facts.node.partition("@")[2]
     if name not in (call.facts.node, f"rabbit@{host}"):  # what clients of RabbitMQ make of the host
         raise ApiError.not_found(f"no node '{name}'; this broker is '{call.facts.node}'")
-    return Answer(await _node(call))
+    return await _node(call)
+
+
+async def get_node(call: Call) -> Answer:
+    """The broker as one node."""
+    return Answer(await _find_node(call))
+
+
+async def top(call: Call) -> Answer:
+    """The processes of the broker, those with most memory first, in the words of RabbitMQ's plugin `top`."""
+    node = await _find_node(call)
+    rows = sorted(node["processes"], key=lambda row: -row["rss_bytes"])
+    processes = [
+        {
+            "pid": str(row["pid"]),
+            "name": row["role"],
+            "status": "running",
+            "memory": row["rss_bytes"],
+        }
+        for row in rows
+    ]
+    return Answer({"node": node["name"], "row_count": len(processes), "processes": processes})
+
+
+async def memory(call: Call) -> Answer:
+    """The memory of the broker, by process; all of it is what the kernel counts as resident."""
+    node = await _find_node(call)
+    taken = {row["process"]: row["rss_bytes"] for row in node["processes"]}
+    total = dict.fromkeys(("rss", "allocated", "erlang"), sum(taken.values()))
+    return Answer({"memory": {**taken, "strategy": "rss", "total": total}})
+
+
+async def login_attempts(call: Call) -> Answer:
+    """How many logins there were, by protocol; those over HTTP are logins of this process at the broker, too."""
+    gateways = [row["logins"] for row in (await _find_node(call))["processes"] if "logins" in row]
+    protocols = {protocol for logins in gateways for protocol in logins}
+    counts = {
+        protocol: {kind: sum(logins[protocol][kind] for logins in gateways if protocol in logins) for kind in KINDS}
+        for protocol in protocols
+    }
+    counts["http"] = call.caller.logins
+    return Answer(
+        [
+            {
+                "protocol": protocol,
+                "auth_attempts": sum(found.values()),
+                "auth_attempts_failed": found["failed"],
+                "auth_attempts_succeeded": found["succeeded"],
+            }
+            for protocol, found in sorted(counts.items())
+        ]
+    )
+
+
+KINDS: Final = ("succeeded", "failed")
+"""How logins end."""
 
 
 async def cluster_name(call: Call) -> Answer:
@@ -218,13 +293,20 @@ async def version(call: Call) -> Answer:
 
 
 def _get(path: str, handler: Any, right: Right, summary: str, answer: Any = Row) -> Endpoint:
-    return Endpoint("GET", path, handler, right, summary, answer)
+    return Endpoint("GET", path, handler, right, summary, answer, has_samples=handler in SAMPLED)
+
+
+SAMPLED: Final = (overview, list_nodes, get_node)
+"""What answers with samples."""
 
 
 ENDPOINTS: Final = (
     _get("/overview", overview, Right.MANAGEMENT, "What there is, in numbers."),
     _get("/nodes", list_nodes, Right.MONITORING, "The broker as a list of one node.", list[Row]),
     _get("/nodes/{node}", get_node, Right.MONITORING, "The broker as one node."),
+    _get("/nodes/{node}/memory", memory, Right.MONITORING, "The memory of the broker, by process."),
+    _get("/auth/attempts/{node}", login_attempts, Right.MONITORING, "Logins, by protocol.", list[Row]),
+    _get("/top/{node}", top, Right.MONITORING, "The processes of the broker, by memory."),
     _get("/cluster-name", cluster_name, Right.MANAGEMENT, "The broker's name."),
     _get("/extensions", extensions, Right.MANAGEMENT, "Extensions of the page: none.", list[Row]),
     _get("/version", version, Right.NOTHING, "The version of RabbitMQ's API.", str),

@@ -1,14 +1,16 @@
 """Exchanges, as RabbitMQ shows them."""
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+from shardmq.client.api.statistics import ListQuery
 from shardmq.management.web.body import flag, table, text
 from shardmq.management.web.call import Call, Row
 from shardmq.management.web.encoding import plain
 from shardmq.management.web.endpoint import NO_CONTENT, Answer, Endpoint, Right, put
 from shardmq.management.web.listing import listed
+from shardmq.management.web.paged import with_samples
 from shardmq.topology.entities import DEFAULT_EXCHANGE
 
 DEFAULT_NAME: Final = "amq.default"
@@ -31,7 +33,18 @@ def exchange_row(row: Row) -> Row:
         "internal": row["internal"],
         "arguments": plain(row["arguments"]),
         "user_who_performed_action": "rmq-internal",
+        **_flow(row),
     }
+
+
+def _flow(row: Row) -> Row:
+    """What was published to an exchange and passed on, where something was."""
+    counts, rates = row.get("counts") or {}, row.get("rates") or {}
+    shown: Row = {}
+    for name, count in counts.items():
+        shown[name] = count
+        shown[f"{name}_details"] = {"rate": rates.get(name, 0.0)}
+    return {"message_stats": shown} if any(counts.values()) else {}
 
 
 def _default(vhost: str) -> Row:
@@ -65,19 +78,28 @@ async def find_exchange(call: Call, part: str = "exchange") -> Row:
     return exchange_row(await call.row("exchanges", vhost, name))
 
 
+async def _listed(call: Call, vhost: str | None = None) -> Any:
+    """The exchanges that the caller may see, with what flows through them."""
+    table = await (await call.caller.administration()).stats_list("exchanges", ListQuery(vhost))
+    return listed(with_samples(call, "exchanges", [exchange_row(row) for row in table["items"]]), call.query)
+
+
 async def list_exchanges(call: Call) -> Answer:
     """All exchanges."""
-    return Answer(listed(await exchanges_of(call), call.query))
+    return Answer(await _listed(call))
 
 
 async def list_exchanges_of_vhost(call: Call) -> Answer:
     """The exchanges of a virtual host."""
-    return Answer(listed(await exchanges_of(call, await call.vhost()), call.query))
+    return Answer(await _listed(call, await call.vhost()))
 
 
 async def get_exchange(call: Call) -> Answer:
     """One exchange."""
-    return Answer({**await find_exchange(call), "incoming": [], "outgoing": []})
+    there = await find_exchange(call)
+    row = await (await call.caller.administration()).stats_get("exchanges", there["vhost"], there["name"])
+    (shown,) = with_samples(call, "exchanges", [exchange_row(row)])
+    return Answer({**shown, "incoming": [], "outgoing": []})
 
 
 async def put_exchange(call: Call) -> Answer:
@@ -121,6 +143,7 @@ ENDPOINTS: Final = (
         "Exchanges of all virtual hosts.",
         list[Row],
         is_list=True,
+        has_samples=True,
     ),
     Endpoint(
         "GET",
@@ -130,8 +153,9 @@ ENDPOINTS: Final = (
         "The exchanges of a virtual host.",
         list[Row],
         is_list=True,
+        has_samples=True,
     ),
-    Endpoint("GET", EXCHANGE, get_exchange, Right.MANAGEMENT, "One exchange.", Row),
+    Endpoint("GET", EXCHANGE, get_exchange, Right.MANAGEMENT, "One exchange.", Row, has_samples=True),
     Endpoint("PUT", EXCHANGE, put_exchange, Right.MANAGEMENT, "Declare an exchange.", body=ExchangeBody),
     Endpoint("DELETE", EXCHANGE, delete_exchange, Right.MANAGEMENT, "Delete an exchange.", parameters=("if-unused",)),
 )

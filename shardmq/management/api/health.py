@@ -1,16 +1,15 @@
 """Health checks: 200 where all is well, 503 with a reason where it is not."""
 
-import asyncio
+import time
 from typing import Any, Final
 
 from shardmq.client.api.url import parse
 from shardmq.management.api.cluster import listeners
+from shardmq.management.probes.certificates import holds_until
+from shardmq.management.probes.readiness import why_not_ready
 from shardmq.management.web.call import Call, Row
 from shardmq.management.web.endpoint import Answer, Endpoint, Right
 from shardmq.management.web.errors import ApiError
-
-REACH_SECONDS: Final = 3.0
-"""How long a gateway may take to accept a connection."""
 
 OK: Final = Answer({"status": "ok"})
 
@@ -72,15 +71,47 @@ async def always_well(call: Call) -> Answer:
 
 
 async def reached(call: Call) -> Answer:
-    """Whether a gateway accepts connections; nobody logs in."""
-    address = parse(call.facts.url)
-    try:
-        async with asyncio.timeout(REACH_SECONDS):
-            _, writer = await asyncio.open_connection(address.host, address.port)
-    except (OSError, TimeoutError) as fault:
-        return failed(f"no gateway accepts connections at {address}: {fault}")
-    writer.close()
-    return OK
+    """Whether a gateway takes clients in, and reaches the coordinator and all shards; nobody logs in."""
+    reason = await why_not_ready(call.facts.url)
+    return failed(reason) if reason else OK
+
+
+UNITS: Final = {"days": 1, "weeks": 7, "months": 30, "years": 365}
+"""RabbitMQ's, in days."""
+
+DAY: Final = 86_400.0
+
+
+async def certificates(call: Call) -> Answer:
+    """Whether the certificates of all listeners hold for so long, as they are shown to clients."""
+    within, unit = call.part("within"), call.part("unit")
+    days = UNITS.get(unit if unit.endswith("s") else f"{unit}s")
+    if not (within.isascii() and within.isdigit() and len(within) <= 6) or days is None:
+        raise ApiError.bad_request(f"'{within}/{unit}' is no time; give a number and one of {', '.join(UNITS)}")
+    end = time.time() + int(within) * days * DAY
+    broker, own = parse(call.facts.url).host, call.facts.host
+    expired, silent = [], []
+    for row in listeners(call.facts, await _processes(call)):
+        if row["protocol"] not in SECURE:
+            continue
+        host = broker if row["protocol"] == "amqp/ssl" else LOOPBACK.get(own, own)
+        try:
+            until = await holds_until(host, row["port"])
+        except OSError as fault:
+            silent.append(f"{host} port {row['port']}: {fault}")
+            continue
+        if until < end:
+            day = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(until)) if until else "expired"
+            expired.append({**row, "certfile_expires_on": [day], "cacertfile_expires_on": []})
+    if expired:
+        return failed("Certificates expiring", expired=expired)
+    return failed(f"certificates that could not be looked at: {'; '.join(silent)}") if silent else OK
+
+
+SECURE: Final = frozenset({"amqp/ssl", "https"})
+"""Protocols with certificates."""
+
+LOOPBACK: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 def _check(path: str, handler: Any, summary: str, right: Right = Right.MONITORING) -> Endpoint:
@@ -94,6 +125,7 @@ ENDPOINTS: Final = (
     _check(CHECKS + "/local-alarms", alarms, "Whether no alarm blocks publishers."),
     _check(CHECKS + "/port-listener/{port}", port_listener, "Whether somebody listens at a port."),
     _check(CHECKS + "/protocol-listener/{protocols}", protocol_listener, "Whether protocols are served."),
+    _check(CHECKS + "/certificate-expiration/{within}/{unit}", certificates, "Whether certificates hold for so long."),
     _check(CHECKS + "/virtual-hosts", always_well, "Whether virtual hosts run."),
     _check(CHECKS + "/node-is-quorum-critical", always_well, "Whether the broker may stop: there is no quorum."),
     _check(CHECKS + "/node-is-mirror-sync-critical", always_well, "Whether it may stop: there are no mirrors."),

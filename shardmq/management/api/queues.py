@@ -11,7 +11,7 @@ from shardmq.management.web.call import Call, Row
 from shardmq.management.web.encoding import plain
 from shardmq.management.web.endpoint import NO_CONTENT, Answer, Endpoint, Right, put
 from shardmq.management.web.errors import ApiError
-from shardmq.management.web.paged import message_stats, paged, sort_names
+from shardmq.management.web.paged import message_stats, paged, sort_names, with_samples
 from shardmq.topology.entities import DEFAULT_VHOST
 
 STATES: Final = {"running": "running", "away": "down", "out of service": "crashed"}
@@ -105,7 +105,8 @@ async def get_queue(call: Call) -> Answer:
     await call.check_vhost(vhost)
     row = await (await call.caller.administration()).stats_get("queues", vhost, name)
     consumers = [each for each in await consumers_of(call, vhost) if each["queue"]["name"] == name]
-    return Answer({**queue_row(row, call.facts.node), "consumer_details": consumers, "incoming": [], "deliveries": []})
+    (shown,) = with_samples(call, "queues", [queue_row(row, call.facts.node)])
+    return Answer({**shown, "consumer_details": consumers, "incoming": [], "deliveries": []})
 
 
 async def put_queue(call: Call) -> Answer:
@@ -143,7 +144,7 @@ async def act_on_queue(call: Call) -> Answer:
 
 
 def _list(path: str, handler: Any, summary: str) -> Endpoint:
-    return Endpoint("GET", path, handler, Right.MANAGEMENT, summary, list[Row], is_list=True)
+    return Endpoint("GET", path, handler, Right.MANAGEMENT, summary, list[Row], is_list=True, has_samples=True)
 
 
 class QueueBody(msgspec.Struct):
@@ -167,7 +168,7 @@ ENDPOINTS: Final = (
     _list("/queues/detailed", list_queues, "Queues of all virtual hosts."),
     _list("/queues//", list_queues_of_default_vhost, "The queues of the default virtual host."),
     _list("/queues/{vhost}", list_queues_of_vhost, "The queues of a virtual host."),
-    Endpoint("GET", QUEUE, get_queue, Right.MANAGEMENT, "One queue, with its consumers.", Row),
+    Endpoint("GET", QUEUE, get_queue, Right.MANAGEMENT, "One queue, with its consumers.", Row, has_samples=True),
     Endpoint("PUT", QUEUE, put_queue, Right.MANAGEMENT, "Declare a queue.", body=QueueBody),
     Endpoint("DELETE", QUEUE, delete_queue, Right.MANAGEMENT, "Delete a queue.", parameters=("if-unused", "if-empty")),
     Endpoint("DELETE", QUEUE + "/contents", purge_queue, Right.MANAGEMENT, "Purge a queue."),

@@ -9,6 +9,7 @@ from shardmq.management.web.call import Call, Row
 from shardmq.management.web.endpoint import NO_CONTENT, Answer, Endpoint, Right, put
 from shardmq.management.web.errors import ApiError
 from shardmq.management.web.listing import listed
+from shardmq.topology.passwords import rabbitmq_hash
 
 
 def user_row(row: Row) -> Row:
@@ -92,6 +93,11 @@ async def list_users_without_permissions(call: Call) -> Answer:
     return Answer(listed(rows, call.query))
 
 
+async def hash_password(call: Call) -> Answer:
+    """The hash of a password, as definitions and users have it."""
+    return Answer({"ok": rabbitmq_hash(call.part("password"))})
+
+
 class UserBody(msgspec.Struct):
     """What a user is to be."""
 
@@ -123,5 +129,6 @@ ENDPOINTS: Final = (
     Endpoint("GET", "/users/{user}", get_user, Right.ADMINISTRATOR, "One user.", Row),
     Endpoint("PUT", "/users/{user}", put_user, Right.ADMINISTRATOR, "Create or change a user.", body=UserBody),
     Endpoint("DELETE", "/users/{user}", delete_user, Right.ADMINISTRATOR, "Delete a user."),
+    Endpoint("GET", "/auth/hash_password/{password}", hash_password, Right.MANAGEMENT, "The hash of a password.", Row),
 )
 """What this file answers."""

@@ -9,7 +9,7 @@ from shardmq.management.web.call import Call, Row
 from shardmq.management.web.endpoint import NO_CONTENT, Answer, Endpoint, Right, put
 from shardmq.management.web.errors import ApiError
 from shardmq.management.web.listing import listed
-from shardmq.management.web.paged import message_stats
+from shardmq.management.web.paged import message_stats, with_samples
 
 
 def vhost_row(row: Row, node: str, counts: Row) -> Row:
@@ -29,7 +29,11 @@ def vhost_row(row: Row, node: str, counts: Row) -> Row:
 
 async def counts_of(call: Call) -> dict[str, Row]:
     """The messages in each virtual host."""
-    found = await (await call.caller.administration()).stats_overview()
+    return vhost_counts(await (await call.caller.administration()).stats_overview())
+
+
+def vhost_counts(found: Row) -> dict[str, Row]:
+    """The messages in each virtual host, from the broker's overview."""
     return {
         name: {
             "messages": counted["messages"],
@@ -48,14 +52,15 @@ async def list_vhosts(call: Call) -> Answer:
     """All virtual hosts."""
     counts = await counts_of(call)
     rows = [vhost_row(row, call.facts.node, counts.get(row["name"], {})) for row in await call.rows("vhosts")]
-    return Answer(listed(rows, call.query))
+    return Answer(listed(with_samples(call, "vhosts", rows), call.query))
 
 
 async def get_vhost(call: Call) -> Answer:
     """One virtual host."""
     name = await call.vhost()
     row = next(row for row in await call.rows("vhosts") if row["name"] == name)
-    return Answer(vhost_row(row, call.facts.node, (await counts_of(call)).get(name, {})))
+    shown = vhost_row(row, call.facts.node, (await counts_of(call)).get(name, {}))
+    return Answer(with_samples(call, "vhosts", [shown])[0])
 
 
 async def put_vhost(call: Call) -> Answer:
@@ -96,9 +101,16 @@ VHOST: Final = "/vhosts/{vhost}"
 
 ENDPOINTS: Final = (
     Endpoint(
-        "GET", "/vhosts", list_vhosts, Right.MANAGEMENT, "Virtual hosts the caller may see.", list[Row], is_list=True
+        "GET",
+        "/vhosts",
+        list_vhosts,
+        Right.MANAGEMENT,
+        "Virtual hosts the caller may see.",
+        list[Row],
+        is_list=True,
+        has_samples=True,
     ),
-    Endpoint("GET", VHOST, get_vhost, Right.MANAGEMENT, "One virtual host.", Row),
+    Endpoint("GET", VHOST, get_vhost, Right.MANAGEMENT, "One virtual host.", Row, has_samples=True),
     Endpoint("PUT", VHOST, put_vhost, Right.ADMINISTRATOR, "Create or change a virtual host.", body=VhostBody),
     Endpoint("DELETE", VHOST, delete_vhost, Right.ADMINISTRATOR, "Delete a virtual host with all in it."),
     Endpoint("POST", VHOST + "/start/{node}", start_vhost, Right.ADMINISTRATOR, "Nothing: all are running."),

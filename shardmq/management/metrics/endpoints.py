@@ -1,13 +1,13 @@
 """/metrics, /metrics/per-object, /metrics/detailed, /livez and /readyz."""
 
-import asyncio
 from typing import Any, Final
 
-from shardmq.client.api.url import parse
+from shardmq.management.findings.evaluate import findings
 from shardmq.management.metrics.aggregated import AGGREGATED, PER_OBJECT, write_aggregated
 from shardmq.management.metrics.exposition import CONTENT_TYPE, Exposition
-from shardmq.management.metrics.objects import FAMILIES, write_objects
-from shardmq.management.metrics.processes import write_processes
+from shardmq.management.metrics.objects import CLUSTER, COUNTED, FAMILIES, write_counted, write_objects
+from shardmq.management.metrics.processes import write_findings, write_processes
+from shardmq.management.probes.readiness import why_not_ready
 from shardmq.management.web.call import Call
 from shardmq.management.web.endpoint import Answer, Endpoint, Right
 from shardmq.management.web.errors import ApiError
@@ -16,7 +16,8 @@ RABBITMQ: Final = "rabbitmq_"
 DETAILED: Final = "rabbitmq_detailed_"
 OWN: Final = "shardmq_"
 
-CONNECT_SECONDS: Final = 2.0
+USERS: Final = "user_metrics"
+"""The family of COUNTED that RabbitMQ does not have."""
 
 
 def _said(*parts: Exposition) -> Answer:
@@ -31,10 +32,11 @@ async def _aggregated(call: Call) -> Answer:
 async def _broker(call: Call, endpoint: str = AGGREGATED) -> tuple[Exposition, Exposition]:
     connection = await call.caller.administration()
     overview = await connection.stats_overview(is_detailed=True)
-    groups = await connection.topology("groups")
+    groups = [] if overview["away"] else await connection.topology("groups")  # that would ask each shard
     ours, theirs = Exposition(OWN), Exposition(RABBITMQ)
     write_aggregated(theirs, overview, call.facts.node, endpoint)
     write_processes(ours, overview, groups)
+    write_findings(ours, await findings(connection, call.caller.looks, ""))
     return theirs, ours
 
 
@@ -48,13 +50,18 @@ async def _per_object(call: Call) -> Answer:
 
 async def _detailed(call: Call) -> Answer:
     families = call.query.getall("family", [])
-    unknown = [name for name in families if name not in FAMILIES]
+    unknown = [name for name in families if name not in FAMILIES and name not in COUNTED]
     if unknown:
-        raise ApiError.bad_request(f"there is no family '{unknown[0]}'; ask for some of {', '.join(FAMILIES)}")
+        known = ", ".join((*FAMILIES, *COUNTED))
+        raise ApiError.bad_request(f"there is no family '{unknown[0]}'; ask for some of {known}")
     vhosts: list[Any] = call.query.getall("vhost", []) or [None]
     objects = Exposition(DETAILED)
-    await write_objects(objects, await call.caller.administration(), families, vhosts)
-    return _said(objects)
+    connection = await call.caller.administration()
+    await write_objects(objects, connection, [name for name in families if name in FAMILIES], vhosts)
+    exchanges = Exposition(CLUSTER)
+    for name in dict.fromkeys(name for name in families if name in COUNTED):
+        await write_counted(objects if name == USERS else exchanges, connection, name, vhosts)
+    return _said(objects, exchanges)
 
 
 async def _alive(_call: Call) -> Answer:
@@ -62,15 +69,9 @@ async def _alive(_call: Call) -> Answer:
 
 
 async def _ready(call: Call) -> Answer:
-    """Ready is a broker that takes clients in; whoever logs in hears of its shards, too."""
-    address = parse(call.facts.url)
-    try:
-        async with asyncio.timeout(CONNECT_SECONDS):
-            _, writer = await asyncio.open_connection(address.host, address.port)
-    except (OSError, TimeoutError) as fault:
-        return Answer({"status": "failed", "reason": f"the broker takes no clients: {fault}"}, 503)
-    writer.close()
-    return Answer({"status": "ok"})
+    """Ready is a broker of which a gateway takes clients in, and reaches the coordinator and all shards."""
+    reason = await why_not_ready(call.facts.url)
+    return Answer({"status": "failed", "reason": reason}, 503) if reason else Answer({"status": "ok"})
 
 
 METRICS: Final = (
@@ -86,5 +87,5 @@ METRICS: Final = (
         prefix="",
     ),
     Endpoint("GET", "/livez", _alive, Right.NOTHING, "Whether the management process does its work", prefix=""),
-    Endpoint("GET", "/readyz", _ready, Right.NOTHING, "Whether the broker takes clients in", prefix=""),
+    Endpoint("GET", "/readyz", _ready, Right.NOTHING, "Whether clients get in, with all shards there", prefix=""),
 )

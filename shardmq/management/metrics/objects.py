@@ -1,8 +1,9 @@
-"""Metrics of each queue, exchange, connection and channel.
+"""Metrics of each queue, exchange, connection, channel, virtual host, topic and consumer group.
 
 Objects come from the broker by the page, so that a scrape of many holds nobody up.
 """
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -44,6 +45,26 @@ def _connection(row: Row) -> dict[str, str]:
 
 def _channel(row: Row) -> dict[str, str]:
     return {"vhost": row["vhost"], "channel": row["name"]}
+
+
+def _vhost(row: Row) -> dict[str, str]:
+    return {"vhost": row["name"]}
+
+
+def _topic(row: Row) -> dict[str, str]:
+    return {"vhost": row["vhost"], "topic": row["name"]}
+
+
+def _group(row: Row) -> dict[str, str]:
+    return {"vhost": row["vhost"], "topic": row["topic"], "group": row["group"]}
+
+
+def _named_exchange(row: Row) -> dict[str, str]:
+    return {"vhost": row["vhost"], "exchange": row["name"], "type": row["type"]}
+
+
+def _user(row: Row) -> dict[str, str]:
+    return {"user": row["name"]}
 
 
 FAMILIES: Final[Mapping[str, Family]] = {
@@ -108,8 +129,49 @@ FAMILIES: Final[Mapping[str, Family]] = {
             ("channel_prefetch", "gauge", "prefetch", "Messages that consumers may hold; 0 for no limit"),
         ),
     ),
+    "vhost_metrics": Family(
+        "vhosts",
+        _vhost,
+        (
+            ("vhost_messages_ready", "gauge", "ready", "Messages that wait for a consumer"),
+            ("vhost_messages_unacked", "gauge", "unacked", "Messages that are not acknowledged yet"),
+            ("vhost_messages_published_total", "counter", "flow.counts.publish", "Messages published"),
+            ("vhost_messages_delivered_total", "counter", "flow.counts.deliver", "Delivered, to be acknowledged"),
+            ("vhost_messages_acked_total", "counter", "flow.counts.ack", "Messages acknowledged"),
+        ),
+    ),
+    "topic_metrics": Family(
+        "topics", _topic, (("topic_partitions", "gauge", "partitions", "Partitions of the topic"),)
+    ),
+    "group_metrics": Family(
+        "groups", _group, (("group_lag_messages", "gauge", "lag", "Messages that the group has still to read"),)
+    ),
 }
-"""Families of /metrics/detailed, by RabbitMQ's names."""
+"""Families of objects that the broker lists, by RabbitMQ's names; the last three are ours."""
+
+COUNTED: Final[Mapping[str, Family]] = {
+    "exchange_names": Family(
+        "exchanges", _named_exchange, (("exchange_name", "gauge", "one", "That the exchange is there"),)
+    ),
+    "exchange_bindings": Family(
+        "exchanges", _named_exchange, (("exchange_bindings", "gauge", "bindings", "Bindings from the exchange"),)
+    ),
+    "user_metrics": Family(
+        "users",
+        _user,
+        (
+            ("user_connections", "gauge", "connections", "Connections of the user"),
+            ("user_channels", "gauge", "channels", "Channels of the user"),
+        ),
+    ),
+}
+"""Families of what is counted here, from several lists. Those of exchanges are RabbitMQ's, with its other prefix."""
+
+CLUSTER: Final = "rabbitmq_cluster_"
+"""RabbitMQ's prefix of what all nodes of a cluster tell alike."""
+
+KEYS: Final = ("vhost", "name", "topic", "group")
+"""Columns of which labels are made."""
 
 
 async def write_objects(
@@ -127,17 +189,62 @@ async def write_objects(
     for noun in dict.fromkeys(family.noun for family in wanted):
         of_noun = [family for family in wanted if family.noun == noun]
         metrics = [metric for family in of_noun for metric in family.metrics]
-        columns = ["vhost", "name", *dict.fromkeys(column for _, _, column, _ in metrics)]
+        columns = [*KEYS, *dict.fromkeys(column for _, _, column, _ in metrics)]
         rows = [row for vhost in vhosts async for row in _pages(connection, noun, vhost, columns)]
         labels = [labelled(of_noun[0].labels(row)) for row in rows]
         for name, kind, column, text in metrics:
             out.family(name, kind, text, _samples(labels, rows, column))
 
 
+async def write_counted(out: Exposition, connection: Connection, name: str, vhosts: Sequence[str | None]) -> None:
+    """Write a family of what is counted here.
+
+    Args:
+        out: with the prefix of the family.
+        connection: to the broker.
+        name: of the family in COUNTED.
+        vhosts: None for all that the user may see.
+    """
+    family = COUNTED[name]
+    if family.noun == "users":
+        rows = await _clients(connection, vhosts)
+    else:
+        rows = [row for vhost in vhosts for row in await _bindings(connection, vhost)]
+    labels = [labelled(family.labels(row)) for row in rows]
+    for metric, kind, column, text in family.metrics:
+        out.family(metric, kind, text, _samples(labels, rows, column))
+
+
+async def _bindings(connection: Connection, vhost: str | None) -> list[Row]:
+    """The exchanges, with how many bindings each has."""
+    found = Counter(
+        [(row["vhost"], row["source"]) async for row in _pages(connection, "bindings", vhost, ["vhost", "source"])]
+    )
+    return [
+        {**row, "one": 1, "bindings": found[row["vhost"], row["name"]]}
+        async for row in _pages(connection, "exchanges", vhost, ["vhost", "name", "type"])
+    ]
+
+
+async def _clients(connection: Connection, vhosts: Sequence[str | None]) -> list[Row]:
+    """The users who are connected, with what they have."""
+    connections, channels = Counter[str](), Counter[str]()
+    for vhost in vhosts:
+        async for row in _pages(connection, "connections", vhost, ["user", "channels"]):
+            connections[row["user"]] += 1
+            channels[row["user"]] += row["channels"]
+    return [
+        {"name": user, "connections": count, "channels": channels[user]} for user, count in sorted(connections.items())
+    ]
+
+
 def _samples(labels: list[str], rows: list[Row], column: str) -> list[tuple[str, int | float]]:
-    table, _, name = column.rpartition(".")
-    found = [(row.get(table) or {}).get(name) for row in rows] if table else [row.get(name) for row in rows]
-    return [(label, value) for label, value in zip(labels, found, strict=True) if value is not None]
+    *tables, name = column.split(".")
+    found: list[Row] = list(rows)
+    for table in tables:
+        found = [row.get(table) or {} for row in found]
+    values = [row.get(name) for row in found]
+    return [(label, value) for label, value in zip(labels, values, strict=True) if value is not None]
 
 
 async def _pages(connection: Connection, noun: str, vhost: str | None, columns: list[str]) -> AsyncIterator[Row]:

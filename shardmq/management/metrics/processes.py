@@ -1,8 +1,10 @@
 """Metrics of the broker's processes, which RabbitMQ does not have."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from shardmq.management.findings.finding import KNOWN
 from shardmq.management.metrics.aggregated import of_process
 from shardmq.management.metrics.exposition import Exposition, labelled, time_buckets
 
@@ -78,3 +80,19 @@ def write_processes(out: Exposition, overview: Row, groups: Sequence[Row]) -> No
         if row["lag"] is not None
     ]
     out.family("group_lag_messages", "gauge", "Messages that a group has still to read", lags)
+
+
+def write_findings(out: Exposition, found: Sequence[Row]) -> None:
+    """Write how much is wrong, by rule; rules that find nothing have 0, so that alerts end.
+
+    Args:
+        out: with the prefix "shardmq_".
+        found: rows of findings.
+    """
+    counts = Counter((row["rule"], row["severity"]) for row in found)
+    samples = [
+        (labelled({"rule": rule, "severity": severity}), counts[rule, severity])
+        for rule, severities in KNOWN.items()
+        for severity in severities
+    ]
+    out.family("findings", "gauge", "What is wrong, of what the user may see, by rule", samples)

@@ -1,24 +1,48 @@
 """The endpoints below /api/shardmq, for what RabbitMQ's HTTP API has no words.
 
+dead_letters.py  Dead letters counted by queue, reason and source.
+deaths.py     What messages died of, where and when.
+findings.py   What is wrong, since when, and what to do.
 messages.py   Messages of a queue, looked at without a trace, chosen by key, header and body.
 moving.py     Messages moved from one queue to another.
 policies.py   What a policy would change.
 processes.py  The processes of the broker.
+redriving.py  Dead letters redriven to the queues that they died in.
 routes.py     Where a message with a routing key would go.
 topics.py     Topics and consumer groups.
+traces.py     Where a message went: the queues that hold it, its deaths, its route.
+transactions.py  Transactions that nobody has decided about.
+walking.py    Ready messages of queues, portion by portion, within bounds.
 """
 
 from typing import Final
 
-from shardmq.management.own import messages, moving, policies, processes, routes, topics
+from shardmq.management.own import (
+    dead_letters,
+    findings,
+    messages,
+    moving,
+    policies,
+    processes,
+    redriving,
+    routes,
+    topics,
+    traces,
+    transactions,
+)
 from shardmq.management.web.endpoint import Endpoint
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    *dead_letters.ENDPOINTS,
+    *findings.ENDPOINTS,
     *messages.ENDPOINTS,
     *moving.ENDPOINTS,
     *policies.ENDPOINTS,
     *processes.ENDPOINTS,
+    *redriving.ENDPOINTS,
     *routes.ENDPOINTS,
     *topics.ENDPOINTS,
+    *traces.ENDPOINTS,
+    *transactions.ENDPOINTS,
 )
 """All there are."""

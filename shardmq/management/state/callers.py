@@ -21,6 +21,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from shardmq.client.aio.channel import Channel
 from shardmq.client.aio.connection import Connection, connect
 from shardmq.errors import AuthenticationFailed, ReplyCode, Unavailable
+from shardmq.management.findings.looks import Looks
 
 IDLE_SECONDS: Final = 30.0
 """How long a login without requests is kept: a page that asks every five seconds logs in once."""
@@ -82,6 +83,11 @@ class Caller:
         return () if connection is None else tuple(connection.server_properties["tags"])
 
     @property
+    def looks(self) -> Looks:
+        """What was found wrong with the broker, of what its user may see; ask the broker to let it in before."""
+        return self._callers.looks_of(self.user)
+
+    @property
     def connections(self) -> int:
         """How many connections it has."""
         return len(self._connections)
@@ -91,6 +97,11 @@ class Caller:
         """Whether the broker has let it in, and has not ended that."""
         connection = self._connections.get("")
         return connection is not None and connection.is_open
+
+    @property
+    def logins(self) -> dict[str, int]:
+        """How many logins of all callers succeeded and failed."""
+        return self._callers.logins
 
     def forget_others(self, user: str) -> None:
         """Have a user log in again: password or tags were changed, or the user deleted."""
@@ -149,13 +160,18 @@ class Callers:
 
     Args:
         url: of the broker; its user and virtual host do not matter.
+
+    Attributes:
+        logins: how many succeeded and failed, since the start.
     """
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._key = secrets.token_bytes(32)
         self._callers: dict[bytes, Caller] = {}
+        self._looks: dict[str, Looks] = {}
         self._logins = 0
+        self.logins = {"succeeded": 0, "failed": 0}
         self._guesses: Counter[str] = Counter()
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -195,6 +211,10 @@ class Callers:
         self._guesses[peer] += 1
         try:
             await caller.administration()
+            self.logins["succeeded"] += 1
+        except AuthenticationFailed:
+            self.logins["failed"] += 1
+            raise
         finally:
             self._guesses[peer] -= 1
             self._guesses += Counter()  # drops what is 0
@@ -237,6 +257,13 @@ class Callers:
             return await connect(url, TIMEOUT_SECONDS, recovery=None, administrative=not vhost)
         finally:
             self._logins -= 1
+
+    def looks_of(self, user: str) -> Looks:
+        """The looks of a user, which outlive a login: scrapes may be a minute apart."""
+        looks = self._looks[user] = self._looks.pop(user) if user in self._looks else Looks()
+        if len(self._looks) > CALLERS_MAX:
+            del self._looks[next(iter(self._looks))]
+        return looks
 
     async def sweep(self) -> None:
         """Close logins that are idle, for ever; a task of its own."""

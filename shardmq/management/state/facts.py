@@ -7,6 +7,8 @@ from typing import Final
 
 from shardmq.client.api.url import parse
 from shardmq.definitions.export import RABBITMQ_VERSION
+from shardmq.management.samples.store import Samples
+from shardmq.management.state.shares import ProcessorShares
 
 LIKE_RABBITMQ: Final = RABBITMQ_VERSION
 """The version of RabbitMQ whose HTTP API this one resembles: clients compare it with what they need."""
@@ -14,7 +16,7 @@ LIKE_RABBITMQ: Final = RABBITMQ_VERSION
 
 @dataclass(slots=True)
 class Facts:
-    """What does not change while this process serves.
+    """What is the same for all who ask while this process serves.
 
     Attributes:
         url: of the broker.
@@ -23,6 +25,9 @@ class Facts:
         port: likewise; 0 before that where a free one is taken.
         is_tls: whether with TLS.
         started_at: seconds since 1970.
+        shares: of the processor, that the broker's processes have.
+        samples: of the broker and its objects.
+        redriving: redrives under way, by virtual host, queue and id.
     """
 
     url: str
@@ -31,6 +36,9 @@ class Facts:
     port: int
     is_tls: bool = False
     started_at: float = field(default_factory=time.time)
+    shares: ProcessorShares = field(default_factory=ProcessorShares)
+    samples: Samples = field(default_factory=Samples)
+    redriving: set[tuple[str, str, str]] = field(default_factory=set)
 
 
 def node_name(url: str) -> str:

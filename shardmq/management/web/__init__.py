@@ -4,6 +4,7 @@ endpoint.py        An endpoint as a value: path, right, handler, description; an
 call.py            One request: parameters, body, who asks, and the broker through their login.
 body.py            Fields of a request's body, as clients of RabbitMQ send them.
 authentication.py  Who asks: Basic authentication, and users of this machine alone.
+audit.py           Who changed what, and who was refused: lines of the log.
 errors.py          Errors in RabbitMQ's shape, and which of the broker's becomes which.
 listing.py         Paging, sorting, filtering, columns of lists.
 absent.py          What RabbitMQ has and this has not: 501, and why.

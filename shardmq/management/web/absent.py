@@ -9,27 +9,24 @@ from shardmq.management.web.errors import ApiError
 
 ABSENT: Final = (
     ("PUT", "/cluster-name", "the broker is named after its host"),
-    ("GET", "/nodes/{node}/memory", "processes tell their memory as a whole: see /nodes"),
     ("GET", "/feature-flags/{name}", "there are no feature flags"),
     ("GET", "/config/effective", "options are told by `shardmq --help` and the command lines of the processes"),
     ("DELETE", "/reset", "counts are never reset"),
     ("DELETE", "/reset/{node}", "counts are never reset"),
     ("POST", "/rebalance/queues", "a queue stays on its shard"),
-    ("GET", "/auth/attempts/{node}", "refused logins are in the log"),
-    ("GET", "/auth/attempts/{node}/source", "refused logins are in the log"),
-    ("DELETE", "/auth/attempts/{node}", "refused logins are in the log"),
-    ("DELETE", "/auth/attempts/{node}/source", "refused logins are in the log"),
+    ("DELETE", "/auth/attempts/{node}", "counts are never reset"),
+    ("DELETE", "/auth/attempts/{node}/source", "counts are never reset"),
     ("POST", "/vhosts/{vhost}/deletion/protection", "virtual hosts cannot be protected"),
     ("DELETE", "/vhosts/{vhost}/deletion/protection", "virtual hosts cannot be protected"),
     ("PUT", "/parameters/{component}/{vhost}/{name}", "there are no components with parameters"),
     ("DELETE", "/parameters/{component}/{vhost}/{name}", "there are no components with parameters"),
     ("PUT", "/global-parameters/{name}", "there are no global parameters"),
     ("DELETE", "/global-parameters/{name}", "there are no global parameters"),
-    ("GET", "/health/checks/certificate-expiration/{within}/{unit}", "certificates are read by whoever connects"),
 )
 """Method, path, and why it is not there."""
 
 EMPTY: Final = (
+    ("/auth/attempts/{node}/source", "who was refused, and from where, is in the log"),
     ("/feature-flags", "there are no feature flags"),
     ("/parameters", "there are no components with parameters"),
     ("/parameters/{component}", "there are no components with parameters"),

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from shardmq.management.state.callers import Credentials
 from shardmq.management.state.sessions import Sessions
-from shardmq.management.web.errors import LOGIN_FAILED, ApiError
+from shardmq.management.web.errors import LOGIN_FAILED, REFUSED_LOGIN, ApiError
 from shardmq.topology.entities import LOOPBACK_ONLY
 
 CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="RabbitMQ Management"'}
@@ -26,12 +26,15 @@ COOKIE: Final = "shardmq"
 PAGE_HEADER: Final = "X-Shardmq-Page"
 """What the page sends with each request. Forms of other sites cannot, so a cookie alone changes nothing."""
 
+USER: Final = "user"
+"""Of a request: who it says it is of, once that is read."""
+
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def refused(reason: str = LOGIN_FAILED) -> ApiError:
     """The answer to a request without a login, or with a wrong one."""
-    return ApiError(401, "not_authorized", reason, CHALLENGE)
+    return ApiError(401, REFUSED_LOGIN, reason, CHALLENGE)
 
 
 def credentials_of(request: web.Request, sessions: Sessions) -> Credentials:
@@ -44,6 +47,7 @@ def credentials_of(request: web.Request, sessions: Sessions) -> Credentials:
     credentials = _basic(request.headers.get("Authorization", "")) or _of_session(request, sessions)
     if credentials is None or not credentials.user:
         raise refused()
+    request[USER] = credentials.user
     check_source(request, credentials)
     return credentials
 
@@ -60,6 +64,8 @@ def check_source(request: web.Request, credentials: Credentials) -> None:
 
 def _of_session(request: web.Request, sessions: Sessions) -> Credentials | None:
     credentials = sessions.find(request.cookies.get(COOKIE, ""))
+    if credentials is not None:
+        request[USER] = credentials.user
     if credentials is not None and request.method not in SAFE_METHODS and PAGE_HEADER not in request.headers:
         raise ApiError(403, "forbidden", f"a cookie alone changes nothing; send the header {PAGE_HEADER}, too")
     return credentials

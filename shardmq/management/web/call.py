@@ -1,5 +1,6 @@
 """One request: its path, parameters and body, and who asks."""
 
+import re
 from collections.abc import Awaitable
 from typing import Any, Final
 
@@ -167,13 +168,42 @@ def as_table(content: bytes) -> Row:
         return {}
     try:
         value = msgspec.json.decode(content)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as fault:
+        if _SUSPECT.search(content):
+            _check_words(value)
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as fault:
         raise ApiError(400, "not_json", f"the body is no JSON: {fault}") from fault
     if value is None:
         return {}
     if not isinstance(value, dict):
         raise ApiError.bad_request(f"the body is a JSON {type(value).__name__}; give an object")
     return value
+
+
+_SUSPECT: Final = re.compile(rb"\d{19}|\\u[dD][89a-fA-F]")
+"""What may be a number or a character that no message of the broker can have; other bodies need no second look."""
+
+
+def _check_words(value: Any) -> None:
+    """Make sure that the broker has words for all numbers and texts in a body.
+
+    Raises:
+        ApiError: a number has more than 64 bits.
+        UnicodeEncodeError: a text has half a character.
+    """
+    ahead = [value]
+    while ahead:
+        match ahead.pop():
+            case dict() as table:
+                ahead += table.keys()
+                ahead += table.values()
+            case list() as rows:
+                ahead += rows
+            case str() as text:
+                text.encode()
+            case bool():
+                continue
+            case int() as number if not -(2**63) <= number < 2**63:
+                raise ApiError.bad_request(f"the body has the number {str(number)[:40]}; it needs more than 64 bits")
 
 
 def too_large(most: int) -> ApiError:

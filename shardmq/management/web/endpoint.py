@@ -80,6 +80,7 @@ class Endpoint:
         body: type of the request's body, likewise.
         is_list: whether it takes the parameters of lists: paging, sorting, columns.
         parameters: names of others that it takes.
+        has_samples: whether it takes those of samples, as `lengths_age`.
         prefix: of the path.
         body_bytes_max: of a request's body.
     """
@@ -93,5 +94,6 @@ class Endpoint:
     body: Any = None
     is_list: bool = False
     parameters: tuple[str, ...] = ()
+    has_samples: bool = False
     prefix: str = PREFIX
     body_bytes_max: int = BODY_BYTES_MAX

@@ -12,6 +12,9 @@ LOGIN_FAILED: Final = "Login failed"
 NO_ACCESS: Final = "User not authorised to access virtual host"
 NOT_MANAGER: Final = "Not management user"
 
+REFUSED_LOGIN: Final = "not_authorized"
+"""RabbitMQ's word for logins that failed; missing rights are "not_authorised"."""
+
 
 class ApiError(Exception):
     """A request that is answered with an error.
@@ -63,7 +66,7 @@ class ApiError(Exception):
             return cls(503, "service_unavailable", fault.text, {"Retry-After": "5"})
         if fault.code == ReplyCode.NOT_ALLOWED:
             return cls.not_authorised(fault.text)
-        return cls(401, "not_authorized", LOGIN_FAILED)
+        return cls(401, REFUSED_LOGIN, LOGIN_FAILED)
 
 
 _STATUSES: Final = {

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from shardmq.client.api.statistics import ListQuery
 from shardmq.errors import InvalidRequest
+from shardmq.management.samples.spans import BadSpan, Spans, now, spans_of
 from shardmq.management.web.call import Call, Row
 from shardmq.management.web.errors import ApiError
 from shardmq.management.web.listing import listed, page_of, with_columns
@@ -36,6 +37,28 @@ def sort_names(more: Mapping[str, str]) -> Mapping[str, str]:
     return {"": "", "name": "", **names, **more}
 
 
+def asked_spans(call: Call) -> Spans:
+    """The samples that a request asks for.
+
+    Raises:
+        ApiError: an age or a step makes no sense.
+    """
+    try:
+        return spans_of(call.query)
+    except BadSpan as fault:
+        raise ApiError.bad_request(str(fault)) from fault
+
+
+def with_samples(call: Call, noun: str, rows: list[Row]) -> list[Row]:
+    """Rows with the samples that a request asks for.
+
+    Raises:
+        ApiError: an age or a step makes no sense.
+    """
+    call.facts.samples.look(noun, rows, asked_spans(call), now())
+    return rows
+
+
 async def paged(call: Call, noun: str, vhost: str | None, show: Callable[[Row], Row], sorts: Mapping[str, str]) -> Any:
     """A list as it was asked for: a page of it in an envelope, or all.
 
@@ -55,7 +78,8 @@ async def paged(call: Call, noun: str, vhost: str | None, show: Callable[[Row], 
     if "page" not in call.query or sort is None:
         everything = ListQuery(vhost, with_statistics=has_statistics)
         table = await connection.stats_list(noun, everything)
-        return listed([show(row) for row in table["items"] if row.get("vhost", "-")], call.query)
+        rows = [show(row) for row in table["items"] if row.get("vhost", "-")]
+        return listed(with_samples(call, noun, rows), call.query)
     page, size = page_of(call.query)
     query = ListQuery(
         vhost,
@@ -72,6 +96,7 @@ async def paged(call: Call, noun: str, vhost: str | None, show: Callable[[Row], 
     except InvalidRequest as fault:
         error = "page_out_of_range" if "out of range" in fault.text else "bad_request"
         raise ApiError(400, error, fault.text) from fault
-    table["items"] = [with_columns(show(row), call.query) for row in table["items"] if row.get("vhost", "-")]
+    rows = with_samples(call, noun, [show(row) for row in table["items"] if row.get("vhost", "-")])
+    table["items"] = [with_columns(row, call.query) for row in rows]
     table["item_count"] = len(table["items"])
     return table

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from shardmq.errors import InvalidRequest
 from shardmq.limits import DELAY_MS_MAX, LIFE_MS_MAX
-from shardmq.topology.arguments import LENGTH_MAX, SEGMENT_BYTES_MAX, Check, age, integer, one_of, text
+from shardmq.topology.arguments import LENGTH_MAX, SEGMENT_BYTES_MAX, Check, age, integer, one_of, retry_delays, text
 from shardmq.topology.expressions import EXPRESSION_MAX, expression_fault
 
 APPLY_TO: Final = ("all", "exchanges", "queues", "classic_queues", "quorum_queues", "streams")
@@ -69,6 +69,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "overflow": Setting(one_of("drop-head", "reject-publish", "reject-publish-dlx"), "overflow value", "x-overflow"),
     "delivery-limit": _number(0, LENGTH_MAX, "delivery limit", "x-delivery-limit"),
     "consumer-timeout": _number(1, DELAY_MS_MAX, "consumer timeout", "x-consumer-timeout"),
+    "retry-delays": Setting(retry_delays, "list of retry delays", "x-retry-delays"),
     "queue-mode": _idle(one_of("default", "lazy"), "queue-mode value", "quorum", "stream"),
     "queue-version": _idle(integer(1, 2), "queue-version value"),
     "queue-master-locator": _idle(text, "queue master locator", "quorum", "stream"),

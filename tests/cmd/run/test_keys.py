@@ -72,7 +72,10 @@ class Roles:
     def start_all(self) -> None:
         for listener in [self.start(name) for name in NAMES]:
             with listener:
-                assert b"READY=1" in listener.recv(4096), (self.folder / "log").read_text()
+                told = listener.recv(4096)
+                while told.startswith(b"STATUS=waits for ") and b"READY=1" not in told:
+                    told = listener.recv(4096)
+                assert b"READY=1" in told, (self.folder / "log").read_text()
 
     def close(self) -> None:
         for process in self.processes.values():

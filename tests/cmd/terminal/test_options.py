@@ -10,10 +10,11 @@ import click
 import psutil
 import pytest
 
+from shardmq.client.api.url import parse_all
 from shardmq.cmd.main import cli, run
 from shardmq.cmd.run.broker import Broker
 from shardmq.cmd.run.invocation import command, environment
-from shardmq.cmd.terminal.options import MemoryAmount, MessageSize, named_limits, named_values
+from shardmq.cmd.terminal.options import URL, MemoryAmount, MessageSize, named_limits, named_values
 from shardmq.cmd.terminal.process_options import tls_of, tls_words
 from shardmq.cmd.terminal.values import read_bytes
 from shardmq.runtime.memory import machine_bytes, memory_default
@@ -82,6 +83,23 @@ def test_values_are_json_where_they_are_valid_json() -> None:
     for wrong in ("a", "=1"):
         with pytest.raises(click.BadParameter, match="NAME=VALUE"):
             named_values(CONTEXT, OPTION, (wrong,))
+
+
+def test_a_virtual_host_is_named_beside_the_url() -> None:
+    seen = []
+
+    @click.command()
+    @URL
+    def look(*, url: str) -> None:
+        seen.append([(each.host, each.vhost, each.files.authorities) for each in parse_all(url)])
+
+    plain = "shardmqs://guest:guest@a,b/one?cacertfile=ca.pem"
+    look(["--url", plain], standalone_mode=False)
+    look(["--url", plain, "--vhost", "eu/ west?"], standalone_mode=False)
+    look(["--vhost", "/", "--url", plain], standalone_mode=False)
+    assert seen == [[(host, name, "ca.pem") for host in ("a", "b")] for name in ("one", "eu/ west?", "/")]
+    with pytest.raises(click.BadParameter, match="has a name"):
+        look(["--vhost", ""], standalone_mode=False)
 
 
 def test_tls_needs_all_its_parts(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ def test_what_cannot_be_done_is_refused_with_a_sentence(printed: Printed, refuse
     assert "inequivalent arg 'partitions'" in refused(
         "topic", "declare", "news", "-p", "2", "--partitioner", "round-robin", "--retention-messages", "1000"
     )
+    assert "whole seconds, such as 2000; got 1500" in refused("topic", "declare", "old", "--retention-ms", "1500")
     assert "no topic 'nothing'" in refused("topic", "info", "nothing")
     assert "no topic 'nothing'" in refused("topic", "extend", "nothing", "2")
     assert "delete the topic" in refused("queue", "delete", "news-0", "--yes")

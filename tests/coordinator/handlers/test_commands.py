@@ -18,7 +18,7 @@ from shardmq.topology.commands import (
     DeleteExchange,
     DeleteQueue,
 )
-from shardmq.topology.entities import PREDECLARED, Binding, Exchange, Queue
+from shardmq.topology.entities import Binding, Exchange, Queue, predeclared
 
 if TYPE_CHECKING:
     from tests.coordinator.conftest import GatewayEnd, Room
@@ -42,7 +42,7 @@ def test_a_gateway_is_first_told_everything(room: "Room") -> None:
     gateway = room.gateway()
     snapshot = next(event for event in gateway.heard if isinstance(event, Snapshot))
     assert [vhost.name for vhost in snapshot.vhosts] == ["/"]
-    assert {exchange.name for exchange in snapshot.exchanges} == {name for name, _ in PREDECLARED}
+    assert {exchange.name for exchange in snapshot.exchanges} == {each.name for each in predeclared("/")}
     assert [user.name for user in snapshot.users] == ["guest"]
     assert snapshot.shards == [room.address("shard-0"), room.address("shard-1")]
 
@@ -374,7 +374,7 @@ def test_inspecting_tells_what_there_is(room: "Room", tmp_path: Path) -> None:  
     status = answer.result
     assert status["process"] == "coordinator"
     assert (status["exchanges"], status["queues"], status["bindings"], status["gateways"]) == (
-        len(PREDECLARED) + 1,
+        len(predeclared("/")) + 1,
         0,
         0,
         1,

@@ -33,7 +33,7 @@ from shardmq.topology.commands import (
     PutUser,
     PutVhost,
 )
-from shardmq.topology.entities import PREDECLARED, Binding, Exchange, Permission, Queue, User, Vhost
+from shardmq.topology.entities import Binding, Exchange, Permission, Queue, User, Vhost, predeclared
 from shardmq.topology.passwords import from_rabbitmq, hash_password, verify_password
 from shardmq.topology.topology import Topology
 
@@ -87,7 +87,7 @@ def test_what_is_already_so_changes_nothing(topology: Topology, command: Command
     [
         (
             PutVhost("new", "d", ("t",)),
-            [VhostPut(Vhost("new", "d", ("t",))), *(ExchangeAdded(Exchange("new", *each)) for each in PREDECLARED)],
+            [VhostPut(Vhost("new", "d", ("t",))), *map(ExchangeAdded, predeclared("new"))],
         ),
         (PutVhost("shop", "sold", ()), [VhostPut(Vhost("shop", "sold", (), {"max-queues": 10}))]),
         (

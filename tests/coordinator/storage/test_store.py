@@ -19,7 +19,7 @@ from shardmq.topology.changes import (
     QueueRemoved,
     UserPut,
 )
-from shardmq.topology.entities import PREDECLARED, Binding, Exchange, Queue, User, Vhost
+from shardmq.topology.entities import Binding, Exchange, Queue, User, Vhost, predeclared
 from tests.coordinator.stores import StoreRoom
 
 
@@ -79,7 +79,7 @@ def test_a_binding_is_durable_when_both_ends_are(
     write(stores, "first", [*new_vhost("/"), ExchangeAdded(exchange), QueueAdded(queue), binding])
     assert len(load(stores, "first").topology.bindings) == 1
     stored = load(stores, "second")
-    assert len(stored.topology.exchanges) == len(PREDECLARED) + exchange_durable
+    assert len(stored.topology.exchanges) == len(predeclared("/")) + exchange_durable
     assert len(stored.topology.queues) == queue_durable
     assert len(stored.topology.bindings) == (exchange_durable and queue_durable)
     assert stored.tombstones == ({} if queue_durable else {1: 2})

@@ -7,7 +7,7 @@ import pytest
 
 import shardmq
 from shardmq.cmd.run.broker import Broker
-from shardmq.errors import ShardmqError
+from shardmq.errors import AccessRefused, ShardmqError
 from tests.management.browser import Browser, Refused
 
 
@@ -193,6 +193,76 @@ def test_connections_are_seen_and_closed(managed: Broker, admin: Browser) -> Non
         with pytest.raises(ShardmqError, match="enough"):
             ask_until_lost(channel)
     assert refused(admin, "DELETE", "/connections/none") == (404, "not_found")
+
+
+def test_users_close_their_own_connections_and_nobody_elses(managed: Broker, admin: Browser) -> None:
+    admin.put("/users/closer", {"password": "closer's", "tags": "management"})
+    admin.put("/permissions/%2F/closer", {"configure": ".*", "write": ".*", "read": ".*"})
+    own = f"shardmq://closer:closer%27s@127.0.0.1:{managed.port}/"
+    with (
+        shardmq.connect(managed.url, recovery=None) as others,
+        shardmq.connect(own, recovery=None) as connection,
+        Browser(managed.management_url, "closer", "closer's") as closer,
+        shardmq.connect(own, administrative=True) as asking,
+    ):
+        channel = connection.channel()
+        channel.queue_declare("watched")
+        (row,) = closer.get("/connections/username/closer")
+        theirs = [each["name"] for each in admin.get("/connections") if each["user"] == "guest"]
+        assert closer.delete(f"/connections/{row['name']}") == 204
+        with pytest.raises(ShardmqError, match="management"):
+            ask_until_lost(channel)
+        for name in (*theirs, "none"):
+            with pytest.raises(AccessRefused, match="none of theirs"):
+                asking.connection_expel(name)
+        others.channel().queue_declare("watched", passive=True)
+    admin.delete("/users/closer")
+
+
+def test_a_hash_that_is_made_lets_its_password_in(managed: Broker, admin: Browser) -> None:
+    made = admin.get("/auth/hash_password/s%2Fp%20%C3%A4")["ok"]
+    admin.put("/users/hashed", {"password_hash": made, "tags": "management"})
+    with Browser(managed.management_url, "hashed", "s/p ä") as hashed:
+        assert hashed.get("/whoami")["name"] == "hashed"
+    admin.delete("/users/hashed")
+
+
+def test_top_tells_the_processes_by_memory(admin: Browser) -> None:
+    found = admin.get(f"/top/{admin.get('/overview')['node']}")
+    memory = [row["memory"] for row in found["processes"]]
+    assert found["row_count"] == len(memory) >= 4
+    assert memory == sorted(memory, reverse=True)
+
+
+def test_each_change_leaves_a_line_with_who_and_what_and_no_secret(managed: Broker, admin: Browser) -> None:
+    admin.put("/users/audited", {"password": "never-told", "tags": ""})
+    admin.delete("/users/audited")
+    log = managed.last_words()
+    for what in ("PUT /api/users/audited: 201", "DELETE /api/users/audited: 204"):
+        assert f"user 'guest' from 127.0.0.1: {what}" in log
+    assert "never-told" not in log
+
+
+def test_refused_changes_and_logins_leave_a_line(managed: Broker, admin: Browser) -> None:
+    assert refused(admin, "DELETE", "/queues/%2F/nowhere")[0] == 404
+    with Browser(managed.management_url, "guest", "guessed") as guesser:
+        assert refused(guesser, "GET", "/whoami")[0] == 401
+    log = managed.log.read_text()
+    for what in ("DELETE /api/queues/%2F/nowhere: 404", "GET /api/whoami: 401"):
+        assert f"user 'guest' from 127.0.0.1: refused: {what}" in log
+    assert "guessed" not in log
+
+
+def test_logins_are_counted_by_protocol_and_processes_tell_their_memory(admin: Browser) -> None:
+    node = admin.get("/overview")["node"]
+    counted = {row["protocol"]: row for row in admin.get(f"/auth/attempts/{node}")}
+    assert counted.keys() == {"amqp091", "http", "shardmq"}
+    assert counted["http"]["auth_attempts_succeeded"] >= 1
+    for row in counted.values():
+        assert row["auth_attempts"] == row["auth_attempts_succeeded"] + row["auth_attempts_failed"]
+    assert admin.get(f"/auth/attempts/{node}/source") == []
+    memory = admin.get(f"/nodes/{node}/memory")["memory"]
+    assert memory["total"]["rss"] == sum(memory[name] for name in memory.keys() - {"total", "strategy"}) > 1 << 20
 
 
 def test_health_is_checked_with_and_without_a_login(managed: Broker, admin: Browser) -> None:

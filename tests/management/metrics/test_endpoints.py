@@ -147,6 +147,31 @@ def test_details_are_those_that_were_asked_for(busy: Broker) -> None:
         scrape(busy, "/metrics/detailed?family=queue_metrics&vhost=nowhere")
 
 
+def test_virtual_hosts_topics_and_groups_have_details(busy: Broker) -> None:
+    found = samples(scrape(busy, "/metrics/detailed?family=vhost_metrics&family=topic_metrics&family=group_metrics"))
+    assert found["rabbitmq_detailed_vhost_messages_published_total"] == 21
+    assert found["rabbitmq_detailed_topic_partitions"] == 2
+    assert found["rabbitmq_detailed_group_lag_messages"] == 1
+
+
+def test_users_and_exchanges_have_details(busy: Broker) -> None:
+    with shardmq.connect(busy.url) as connection:
+        channel = connection.channel()
+        channel.exchange_declare("bound", "topic")
+        channel.queue_bind("work", "bound", "a")
+        channel.queue_bind("work", "bound", "b")
+    families = "family=user_metrics&family=exchange_bindings&family=exchange_names"
+    found = scrape(busy, f"/metrics/detailed?{families}&vhost=%2F")
+    users = {sample.labels["user"]: sample.value for sample in found["rabbitmq_detailed_user_connections"].samples}
+    assert users["guest"] >= 1
+    bindings = {
+        sample.labels["exchange"]: (sample.labels["type"], sample.value)
+        for sample in found["rabbitmq_cluster_exchange_bindings"].samples
+    }
+    assert bindings["bound"] == ("topic", 2)
+    assert {sample.value for sample in found["rabbitmq_cluster_exchange_name"].samples} == {1}
+
+
 def test_metrics_are_for_monitors(busy: Broker) -> None:
     with shardmq.connect(busy.url) as connection:
         for user, tag in (("manager", "management"), ("monitor", "monitoring")):

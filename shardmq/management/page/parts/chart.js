@@ -4,6 +4,8 @@ import { html, useEffect, useRef } from "../vendor/preact.js";
 import { count } from "../format.js";
 
 const HEIGHT = 170;
+const SHORT_SECONDS = 60;
+const SHOWN_SECONDS = 600; // the axis of a chart that has less than SHORT_SECONDS of samples
 let library = null;
 
 function load() {
@@ -61,18 +63,25 @@ function options(series, format, width) {
     height: HEIGHT,
     cursor: { y: false },
     axes: [axis, { ...axis, size: 64, values: (_plot, values) => values.map(format) }],
-    scales: { y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+    scales: { x: { range: timesShown }, y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
     series: [
       { value: (_plot, value) => (value ? new Date(value * 1000).toLocaleTimeString() : "") },
       ...series.map((one, place) => ({
         label: one.title,
         stroke: colour(`--series-${place + 1}`),
         width: 1.6,
-        points: { show: false },
+        points: { show: (plot) => plot.data[0].length === 1 }, // a line needs two
         value: (_plot, value) => (value === null ? "" : format(value)),
       })),
     ],
   };
+}
+
+// uPlot makes a range of years for a single time.
+function timesShown(plot, low, high) {
+  const times = plot.data[0];
+  const end = times.at(-1) ?? Date.now() / 1000;
+  return times.length === 0 || end - times[0] < SHORT_SECONDS ? [end - SHOWN_SECONDS, end] : [low, high];
 }
 
 // Columns for uPlot: the times, and each series' value at each of them.

@@ -3,9 +3,17 @@
 import { html, useState } from "../vendor/preact.js";
 import { quoted } from "../format.js";
 
-export function Command({ words }) {
+function lineOf(words, names, vhost) {
+  const place = vhost === undefined ? [] : ["--vhost", vhost];
+  const ends = names.some((name) => String(name).startsWith("-")) ? ["--"] : []; // what follows is no option
+  return ["shardmq", ...words, ...place, ...ends, ...names].map((word) => quoted(String(word))).join(" ");
+}
+
+// Args: words: of the command, with its options; names: of what it is for; vhost: where those are, if anywhere;
+// text: the whole line, instead of these.
+export function Command({ words, names = [], vhost, text }) {
   const [isCopied, setCopied] = useState(false);
-  const line = ["shardmq", ...words.map((word) => quoted(String(word)))].join(" ");
+  const line = text ?? lineOf(words, names, vhost);
   const copy = async () => {
     await navigator.clipboard?.writeText(line);
     setCopied(true);

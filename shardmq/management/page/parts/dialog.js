@@ -49,14 +49,19 @@ function Confirm({ label, name, text, command, work, done, onDone, close }) {
       <button class="danger" disabled=${typed !== name || isBusy}>${label}</button>
       <button type="button" onClick=${close}>Cancel</button>
     </div>
-    ${command && html`<${Command} words=${command} />`}
+    ${command && html`<${Command} ...${command} />`}
   </form>`;
 }
 
 // A form in a dialog.
-// Args: fields rendered as children; `work(values)` gets them by name; `done` is what is said then.
+// Args: fields rendered as children; `work(values)` gets them by name; `done` is what is said then; `command` is the
+// command line that does the same, or a function that makes it from the values.
 export function Form({ children, submit: label, work, done, onDone, command }) {
   const [isBusy, setBusy] = useState(false);
+  const [typed, setTyped] = useState(null);
+  const element = useRef();
+  const read = () => setTyped(Object.fromEntries(new FormData(element.current)));
+  useEffect(read, []);
   const submit = async (event) => {
     event.preventDefault();
     const values = Object.fromEntries(new FormData(event.target));
@@ -65,12 +70,24 @@ export function Form({ children, submit: label, work, done, onDone, command }) {
     setBusy(false);
     if (isDone) onDone?.();
   };
-  return html`<form class="form" onSubmit=${submit}>
+  const line = typeof command === "function" ? typed && command(typed) : command;
+  return html`<form class="form" ref=${element} onSubmit=${submit} onInput=${read}>
     ${children}
     <div class="actions"><button class="primary" disabled=${isBusy}>${label}</button></div>
-    ${command && html`<${Command} words=${command} />`}
+    ${line && html`<${Command} ...${line} />`}
   </form>`;
 }
+
+// What a text field has in JSON, as NAME=VALUE of a command line; nothing while it is no JSON yet.
+export function settingsIn(text) {
+  try {
+    return Object.entries(objectIn(text)).map(([name, value]) => `${name}=${JSON.stringify(value)}`);
+  } catch {
+    return [];
+  }
+}
+
+export const argumentsIn = (text) => settingsIn(text).flatMap((setting) => ["--argument", setting]);
 
 // Reads a text field with a JSON object in it; an empty one is {}.
 export function objectIn(text) {

@@ -15,7 +15,7 @@ export function Findings({ only = () => true }) {
       <p><strong>${finding.title}</strong> ${finding.since && html`<span>since ${age(finding.since)}</span>`}</p>
       <p>${finding.evidence}</p>
       <p>${finding.advice}</p>
-      ${finding.command && html`<${Command} words=${finding.command} />`}
+      ${finding.command && html`<${Command} text=${finding.command} />`}
     </div>`,
   );
 }

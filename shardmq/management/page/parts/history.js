@@ -5,7 +5,7 @@ import { useRef } from "../vendor/preact.js";
 const KEPT = 120;
 
 // Args: row: the last answer; read: [name, function of the row] pairs.
-// Returns a function from a name and the broker's samples to the longer of the two series.
+// Returns a function from a name and the broker's samples to those, or to what was seen where the broker has none.
 export function useHistory(row, read) {
   const seen = useRef({ row: null, series: {} });
   if (row && seen.current.row !== row) {
@@ -18,6 +18,6 @@ export function useHistory(row, read) {
   }
   return (name, samples = []) => {
     const own = seen.current.series[name] ?? [];
-    return samples.length >= own.length ? samples : own;
+    return samples.length > 1 ? samples : own;
   };
 }

@@ -30,16 +30,16 @@ export function Browse({ vhost, name }) {
   return html`<section class="card">
     <h2>Messages</h2>
     <form class="columns" onSubmit=${submit}>
-      <label>From position <input name="start" type="number" min="0" value=${filters.start} /></label>
-      <label>Routing key has <input name="key" value=${filters.key} /></label>
-      <label>A header has <input name="header" value=${filters.header} /></label>
-      <label>Body has <input name="text" value=${filters.text} /></label>
+      <label>From position <input name="start" type="number" min="0" defaultValue=${filters.start} /></label>
+      <label>Routing key has <input name="key" defaultValue=${filters.key} /></label>
+      <label>A header has <input name="header" defaultValue=${filters.header} /></label>
+      <label>Body has <input name="text" defaultValue=${filters.text} /></label>
       <div><button class="primary">Look</button></div>
     </form>
     <p class="dim">Looking changes nothing: messages keep their places, and none counts as delivered.</p>
     ${state?.fault && html`<${Fault} fault=${state.fault} />`} ${state?.isBusy && html`<p class="dim">Looking…</p>`}
     ${state?.page && html`<${Page} page=${state.page} more=${(start) => look({ ...filters, start })} />`}
-    <${Command} words=${["queue", "peek", name]} />
+    <${Command} words=${["queue", "peek"]} names=${[name]} vhost=${vhost} />
   </section>`;
 }
 

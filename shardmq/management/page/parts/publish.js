@@ -1,12 +1,11 @@
 // A message published by hand; it is confirmed before the answer comes.
 
-import { html, useState } from "../vendor/preact.js";
+import { html } from "../vendor/preact.js";
 import { post } from "../api.js";
 import { path } from "../format.js";
 import { Form, objectIn } from "./dialog.js";
 
 export function Publish({ vhost, exchange, routingKey = "", isKeyFixed = false, onDone }) {
-  const [key, setKey] = useState(routingKey);
   const work = (values) =>
     post(`/exchanges${path(vhost, exchange)}/publish`, {
       routing_key: isKeyFixed ? routingKey : values.key,
@@ -18,7 +17,13 @@ export function Publish({ vhost, exchange, routingKey = "", isKeyFixed = false, 
         ...(values.type ? { content_type: values.type } : {}),
       },
     });
-  const words = exchange === "amq.default" ? [key, "BODY"] : [key, "BODY", "--exchange", exchange];
+  const command = (values) => {
+    const words = ["publish"];
+    if (exchange !== "amq.default") words.push("--exchange", exchange);
+    if (values.type) words.push("--content-type", values.type);
+    if (!values.persistent) words.push("--transient");
+    return { words, names: [isKeyFixed ? routingKey : values.key, values.body || "BODY"], vhost };
+  };
   return html`<section class="card">
     <h2>Publish a message</h2>
     <${Form}
@@ -26,15 +31,15 @@ export function Publish({ vhost, exchange, routingKey = "", isKeyFixed = false, 
       work=${work}
       done=${(answer) => (answer.routed ? "Published and confirmed." : "Confirmed, but no queue is bound for this key: the message went nowhere.")}
       onDone=${onDone}
-      command=${["publish", ...words]}
+      command=${command}
     >
       <div class="columns">
-        ${!isKeyFixed && html`<label>Routing key <input name="key" value=${key} onInput=${(event) => setKey(event.target.value)} /></label>`}
+        ${!isKeyFixed && html`<label>Routing key <input name="key" defaultValue=${routingKey} /></label>`}
         <label>Content type <input name="type" placeholder="application/json" /></label>
         <label>Headers, as JSON <input name="headers" placeholder="{}" /></label>
       </div>
       <label>Body <textarea name="body"></textarea></label>
-      <label class="check"><input type="checkbox" name="persistent" checked />Persistent</label>
+      <label class="check"><input type="checkbox" name="persistent" defaultChecked />Persistent</label>
     <//>
   </section>`;
 }

@@ -5,8 +5,10 @@ import { remove } from "../api.js";
 import { age, bytes, count, moment, path, rate } from "../format.js";
 import { useAnswer } from "../live.js";
 import { go, link } from "../route.js";
+import { Chart } from "../parts/chart.js";
 import { Command } from "../parts/command.js";
 import { DialogButton, Form } from "../parts/dialog.js";
+import { samplesOf, SpanChoice } from "../parts/span.js";
 import { Answered, Facts, Head } from "../parts/states.js";
 import { PagedTable, Table } from "../parts/table.js";
 
@@ -35,11 +37,11 @@ export function Connections({ query }) {
 
 const octets = (details) => (details ? `${bytes(details.rate)}/s` : "–");
 
-export function Connection({ parts: [name] }) {
+export function Connection({ parts: [name], query }) {
   const place = `/connections${path(name)}`;
-  const answer = useAnswer(place);
+  const answer = useAnswer(`${place}${samplesOf(query, "data_rates")}`);
   const channels = useAnswer(`${place}/channels`);
-  return html`<${Head} title=${name}><span class="dim">connection</span><//>
+  return html`<${Head} title=${name}><span class="dim">connection</span><span class="grow"></span><${SpanChoice} query=${query} /><//>
     <${Answered} answer=${answer}>
       ${(row) => html`<section class="card">
           <${Facts}
@@ -56,6 +58,7 @@ export function Connection({ parts: [name] }) {
             ]}
           />
         </section>
+        <div class="cards"><${Chart} title="Bytes a second" series=${octetsOf(row)} format=${(value) => `${bytes(value)}/s`} /></div>
         <section class="card">
           <h2>Channels</h2>
           <${Answered} answer=${channels}>${(rows) => html`<${Channels} rows=${rows} />`}<//>
@@ -65,6 +68,11 @@ export function Connection({ parts: [name] }) {
         <//>`}
     <//>`;
 }
+
+const octetsOf = (row) => [
+  { title: "from the client", samples: row.recv_oct_details?.samples, isTotal: true },
+  { title: "to the client", samples: row.send_oct_details?.samples, isTotal: true },
+];
 
 function Channels({ rows }) {
   const columns = [
@@ -87,8 +95,8 @@ function Close({ place, name, close }) {
     close();
     go(["connections"]);
   };
-  return html`<${Form} submit="Close it" work=${work} done="Closed the connection." onDone=${onDone} command=${["connection", "close", name]}>
+  return html`<${Form} submit="Close it" work=${work} done="Closed the connection." onDone=${onDone} command=${(values) => ({ words: ["connection", "close", "--reason", values.reason], names: [name] })}>
     <p>Clients that recover connect again at once.</p>
-    <label>Reason, which the client is told <input name="reason" value="closed on the management page" required autofocus /></label>
+    <label>Reason, which the client is told <input name="reason" defaultValue="closed on the management page" required autofocus /></label>
   <//>`;
 }

@@ -23,12 +23,12 @@ export function Definitions() {
       <h2>Take out</h2>
       <p>Users, virtual hosts, permissions, exchanges, queues and bindings, without messages.</p>
       <a class="button" href="api/definitions?download=definitions.json" download="definitions.json">Download definitions</a>
-      <${Command} words=${["definitions", "export", "definitions.json"]} />
+      <${Command} words=${["definitions", "export"]} names=${["definitions.json"]} />
     </section>
     <section class="card">
       <h2>Put in</h2>
       <p>What is there already stays. A file of RabbitMQ's will do.</p>
-      <${Form} submit="Import" work=${work} done="Imported the definitions." command=${["definitions", "import", file?.name ?? "definitions.json"]}>
+      <${Form} submit="Import" work=${work} done="Imported the definitions." command=${{ words: ["definitions", "import"], names: [file?.name ?? "definitions.json"] }}>
         <label>File <input type="file" accept=".json,application/json" required onChange=${(event) => setFile(event.target.files[0])} /></label>
       <//>
     </section>`;

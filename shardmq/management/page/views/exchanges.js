@@ -6,10 +6,12 @@ import { count, path, rate, rateOf } from "../format.js";
 import { useAnswer } from "../live.js";
 import { go, link } from "../route.js";
 import { BindingsTable } from "../parts/bindings.js";
+import { Chart } from "../parts/chart.js";
 import { Command } from "../parts/command.js";
-import { ConfirmButton, DialogButton, Form, objectIn } from "../parts/dialog.js";
+import { argumentsIn, ConfirmButton, DialogButton, Form, objectIn } from "../parts/dialog.js";
 import { VirtualHostField } from "../parts/fields.js";
 import { Publish } from "../parts/publish.js";
+import { samplesOf, SpanChoice } from "../parts/span.js";
 import { Answered, Arguments, Facts, Head } from "../parts/states.js";
 import { PagedTable } from "../parts/table.js";
 
@@ -42,8 +44,13 @@ function Declare({ again }) {
       internal: Boolean(values.internal),
       arguments: objectIn(values.arguments),
     });
+  const command = (values) => ({
+    words: ["exchange", "declare", "--type", values.type, ...(values.internal ? ["--internal"] : []), ...argumentsIn(values.arguments)],
+    names: [values.name],
+    vhost: values.vhost,
+  });
   return html`<${DialogButton} label="Declare an exchange">
-    ${(close) => html`<${Form} submit="Declare" work=${work} done="Declared the exchange." onDone=${() => [close(), again()]}>
+    ${(close) => html`<${Form} submit="Declare" work=${work} done="Declared the exchange." onDone=${() => [close(), again()]} command=${command}>
       <div class="columns">
         <label>Name <input name="name" required autofocus /></label>
         <${VirtualHostField} />
@@ -55,13 +62,20 @@ function Declare({ again }) {
   <//>`;
 }
 
-export function Exchange({ parts: [vhost, name] }) {
+const flowsOf = (exchange) =>
+  ["publish_in", "publish_out"].map((counter) => ({
+    title: counter === "publish_in" ? "in" : "out",
+    samples: exchange.message_stats?.[`${counter}_details`]?.samples,
+    isTotal: true,
+  }));
+
+export function Exchange({ parts: [vhost, name], query }) {
   const place = `/exchanges${path(vhost, name)}`;
-  const answer = useAnswer(place);
+  const answer = useAnswer(`${place}${samplesOf(query, "msg_rates")}`);
   const bindings = useAnswer(`${place}/bindings/source`);
   const incoming = useAnswer(`${place}/bindings/destination`);
   const isDefault = name === DEFAULT;
-  return html`<${Head} title=${isDefault ? "(default)" : name}><span class="dim">exchange in ${vhost}</span><//>
+  return html`<${Head} title=${isDefault ? "(default)" : name}><span class="dim">exchange in ${vhost}</span><span class="grow"></span><${SpanChoice} query=${query} /><//>
     <${Answered} answer=${answer}>
       ${(exchange) => html`<section class="card">
           <${Facts}
@@ -76,6 +90,7 @@ export function Exchange({ parts: [vhost, name] }) {
             ]}
           />
         </section>
+        <div class="cards"><${Chart} title="Messages a second" series=${flowsOf(exchange)} format=${rate} /></div>
         ${isDefault
           ? html`<div class="note">Every queue is bound to it by its own name.</div>`
           : html`<section class="card">
@@ -98,7 +113,7 @@ export function Exchange({ parts: [vhost, name] }) {
           title=${`Delete ${name}`}
           name=${name}
           text="The exchange is deleted with its bindings. What is published to it then is refused."
-          command=${["exchange", "delete", name]}
+          command=${{ words: ["exchange", "delete"], names: [name], vhost }}
           work=${() => remove(place)}
           done=${`Deleted ${name}.`}
           onDone=${() => go(["exchanges"])}

@@ -1,6 +1,7 @@
 // Which views there are, what each is called in its address, and who sees it in the list.
 
 import { Connection, Connections } from "./connections.js";
+import { DeadLetters, DeadLettersOf } from "./dead_letters.js";
 import { Definitions } from "./definitions.js";
 import { Exchange, Exchanges } from "./exchanges.js";
 import { Overview } from "./overview.js";
@@ -10,16 +11,19 @@ import { Queue } from "./queue.js";
 import { Queues } from "./queues.js";
 import { Topic, Topics } from "./topics.js";
 import { Topology } from "./topology.js";
+import { Transactions } from "./transactions.js";
 import { Users } from "./users.js";
 import { VirtualHosts } from "./virtual_hosts.js";
 
 export const NAVIGATION = [
   { view: "overview", title: "Overview" },
   { view: "queues", title: "Queues" },
+  { view: "dead-letters", title: "Dead letters" },
   { view: "topics", title: "Topics and groups" },
   { view: "exchanges", title: "Exchanges" },
   { view: "topology", title: "Topology" },
   { view: "connections", title: "Connections" },
+  { view: "transactions", title: "Transactions" },
   { view: "policies", title: "Policies", tags: ["policymaker", "administrator"] },
   { view: "users", title: "Users", tags: ["administrator"] },
   { view: "vhosts", title: "Virtual hosts" },
@@ -32,10 +36,12 @@ const one = (Many, One) => (properties) => (properties.parts.length ? One(proper
 export const VIEWS = {
   overview: Overview,
   queues: one(Queues, Queue),
+  "dead-letters": one(DeadLetters, DeadLettersOf),
   topics: one(Topics, Topic),
   exchanges: one(Exchanges, Exchange),
   topology: Topology,
   connections: one(Connections, Connection),
+  transactions: Transactions,
   policies: Policies,
   users: Users,
   vhosts: VirtualHosts,

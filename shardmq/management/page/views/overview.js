@@ -7,10 +7,9 @@ import { link } from "../route.js";
 import { Chart, Meter } from "../parts/chart.js";
 import { Command } from "../parts/command.js";
 import { useHistory } from "../parts/history.js";
+import { samplesOf, SpanChoice } from "../parts/span.js";
 import { Answered, Figures, Head } from "../parts/states.js";
 import { Findings } from "../parts/findings.js";
-
-const SPAN = "lengths_age=600&lengths_incr=5&msg_rates_age=600&msg_rates_incr=5";
 
 const RATES = [
   ["publish", "published"],
@@ -25,15 +24,15 @@ const READ = [
   ...RATES.map(([counter]) => [counter, (overview) => overview.message_stats?.[counter]]),
 ];
 
-export function Overview({ who }) {
-  const answer = useAnswer(`/overview?${SPAN}`);
-  return html`<${Head} title="Overview" />
+export function Overview({ who, query }) {
+  const answer = useAnswer(`/overview${samplesOf(query, "lengths", "msg_rates")}`);
+  return html`<${Head} title="Overview"><span class="grow"></span><${SpanChoice} query=${query} /><//>
     <${Findings} />
-    <${Answered} answer=${answer}>${(overview) => html`<${Shown} overview=${overview} who=${who} />`}<//>
+    <${Answered} answer=${answer}>${(overview) => html`<${Shown} overview=${overview} who=${who} query=${query} />`}<//>
     <${Command} words=${["status"]} />`;
 }
 
-function Shown({ overview, who }) {
+function Shown({ overview, who, query }) {
   const totals = overview.queue_totals ?? {};
   const stats = overview.message_stats ?? {};
   const objects = overview.object_totals ?? {};
@@ -61,7 +60,7 @@ function Shown({ overview, who }) {
       <${Chart} title="Messages in queues" series=${depths} />
       <${Chart} title="Messages a second" series=${flows} format=${rate} />
     </div>
-    <${Nodes} who=${who} />
+    <${Nodes} who=${who} query=${query} />
     <${Busiest} />
     <section class="card">
       <h2>Listeners</h2>
@@ -76,9 +75,9 @@ function Shown({ overview, who }) {
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
 // Memory and disk against their watermarks.
-function Nodes({ who }) {
+function Nodes({ who, query }) {
   const isSeen = who.tags.includes("monitoring") || who.tags.includes("administrator");
-  const answer = useAnswer(isSeen ? "/nodes" : null);
+  const answer = useAnswer(isSeen ? `/nodes${samplesOf(query, "node_stats")}` : null);
   if (!isSeen || !answer.value) return null;
   return answer.value.map(
     (node) => html`<section class="card">
@@ -98,7 +97,11 @@ function Nodes({ who }) {
         <div><dt>Open files</dt><dd>${count(node.fd_used)} <small>of ${count(node.fd_total)}</small></dd></div>
         <div><dt>Cores</dt><dd>${count(node.processors)}</dd></div>
       </dl>
-    </section>`,
+    </section>
+    <div class="cards">
+      <${Chart} title="Memory of the broker" series=${[{ title: "used", samples: node.mem_used_details?.samples }]} format=${bytes} />
+      <${Chart} title="Free disk" series=${[{ title: "free", samples: node.disk_free_details?.samples }]} format=${bytes} />
+    </div>`,
   );
 }
 

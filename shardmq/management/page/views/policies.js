@@ -5,7 +5,7 @@ import { post, put, remove } from "../api.js";
 import { count, path } from "../format.js";
 import { useAnswer } from "../live.js";
 import { Command } from "../parts/command.js";
-import { ConfirmButton, DialogButton, Form, objectIn } from "../parts/dialog.js";
+import { ConfirmButton, DialogButton, Form, objectIn, settingsIn } from "../parts/dialog.js";
 import { VirtualHostField } from "../parts/fields.js";
 import { Answered, Arguments, Head } from "../parts/states.js";
 import { Table } from "../parts/table.js";
@@ -53,13 +53,15 @@ function Change({ row, place, again }) {
       title=${`Delete ${row.name}`}
       name=${row.name}
       text="What it applied to goes back to its own arguments, or to the next policy that matches."
-      command=${["policy", "delete", row.name, ...(place === "policies" ? [] : ["--operator"])]}
+      command=${{ words: ["policy", "delete", ...kindOf(place)], names: [row.name], vhost: row.vhost }}
       work=${() => remove(`/${place}${path(row.vhost, row.name)}`)}
       done=${`Deleted ${row.name}.`}
       onDone=${again}
     />
   </div>`;
 }
+
+const kindOf = (place) => (place === "policies" ? [] : ["--operator"]);
 
 const wanted = (values) => ({
   pattern: values.pattern,
@@ -71,6 +73,11 @@ const wanted = (values) => ({
 function Edit({ row, place, onDone }) {
   const [preview, setPreview] = useState(null);
   const work = (values) => put(`/${place}${path(row?.vhost ?? values.vhost, row?.name ?? values.name)}`, wanted(values));
+  const command = (values) => ({
+    words: ["policy", "set", ...kindOf(place), "--priority", values.priority || "0", "--apply-to", values.kind],
+    names: [row?.name ?? values.name, values.pattern, ...settingsIn(values.definition)],
+    vhost: row?.vhost ?? values.vhost,
+  });
   const look = (event) => {
     const values = Object.fromEntries(new FormData(event.target.form));
     doing(async () => {
@@ -78,12 +85,12 @@ function Edit({ row, place, onDone }) {
       setPreview(await post(`/shardmq/${place}${path(row?.vhost ?? values.vhost, name || "new")}/preview`, wanted(values)));
     }, "Looked at what would change.");
   };
-  return html`<${Form} submit="Set" work=${work} done="Set the policy." onDone=${onDone}>
+  return html`<${Form} submit="Set" work=${work} done="Set the policy." onDone=${onDone} command=${command}>
     ${!row && html`<div class="columns"><label>Name <input name="name" required autofocus /></label><${VirtualHostField} /></div>`}
     <div class="columns">
-      <label>Pattern of names <input name="pattern" value=${row?.pattern ?? ""} required /></label>
+      <label>Pattern of names <input name="pattern" defaultValue=${row?.pattern ?? ""} required /></label>
       <label>Applies to <select name="kind">${KINDS.map((kind) => html`<option selected=${kind === row?.["apply-to"]}>${kind}</option>`)}</select></label>
-      <label>Priority <input name="priority" type="number" value=${row?.priority ?? 0} /></label>
+      <label>Priority <input name="priority" type="number" defaultValue=${row?.priority ?? 0} /></label>
     </div>
     <label>Definition, as JSON <textarea name="definition" required>${row ? JSON.stringify(row.definition, null, 2) : '{"max-length": 100000}'}</textarea></label>
     <div><button type="button" onClick=${look}>What would change?</button></div>

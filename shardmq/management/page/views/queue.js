@@ -12,11 +12,10 @@ import { useHistory } from "../parts/history.js";
 import { Findings } from "../parts/findings.js";
 import { Browse } from "../parts/messages.js";
 import { Publish } from "../parts/publish.js";
+import { samplesOf, SpanChoice } from "../parts/span.js";
 import { Answered, Arguments, Facts, Figures, Head } from "../parts/states.js";
 import { Table } from "../parts/table.js";
 import { Features, State } from "./queues.js";
-
-const SPAN = "lengths_age=600&lengths_incr=5&msg_rates_age=600&msg_rates_incr=5";
 
 const FLOWS = [
   ["publish", "in"],
@@ -31,12 +30,13 @@ const READ = [
   ...FLOWS.map(([counter]) => [counter, (queue) => queue.message_stats?.[counter]]),
 ];
 
-export function Queue({ parts: [vhost, name] }) {
+export function Queue({ parts: [vhost, name], query }) {
   const place = `/queues${path(vhost, name)}`;
-  const answer = useAnswer(`${place}?${SPAN}`);
+  const answer = useAnswer(`${place}${samplesOf(query, "lengths", "msg_rates")}`);
   return html`<${Head} title=${name}>
       <span class="dim">queue in ${vhost}</span>
       ${answer.value && html`<${State} row=${answer.value} /> <${Features} row=${answer.value} />`}
+      <span class="grow"></span><${SpanChoice} query=${query} />
     <//>
     <${Findings} only=${(finding) => finding.vhost === vhost && finding.name === name} />
     <${Answered} answer=${answer}>
@@ -51,8 +51,8 @@ function Shown({ queue, place, again }) {
     { title: "ready", samples: history("ready", queue.messages_ready_details?.samples) },
     { title: "unacknowledged", samples: history("unacknowledged", queue.messages_unacknowledged_details?.samples) },
   ];
-  const samplesOf = (counter) => history(counter, queue.message_stats?.[`${counter}_details`]?.samples);
-  const flows = FLOWS.map(([counter, title]) => ({ title, samples: samplesOf(counter), isTotal: true }));
+  const seenOf = (counter) => history(counter, queue.message_stats?.[`${counter}_details`]?.samples);
+  const flows = FLOWS.map(([counter, title]) => ({ title, samples: seenOf(counter), isTotal: true }));
   return html`<${Reasons} queue=${queue} />
     <section class="card">
       <${Figures}
@@ -146,6 +146,7 @@ function Actions({ queue, place, again }) {
   return html`<section class="card">
     <h2>Actions</h2>
     <div class="actions">
+      <a class="button" href=${link(["dead-letters", vhost, name])}>Dead letters in it</a>
       <${DialogButton} label="Move messages">
         ${(close) => html`<${Move} queue=${queue} onDone=${() => [close(), again()]} />`}
       <//>
@@ -154,7 +155,7 @@ function Actions({ queue, place, again }) {
         title=${`Purge ${name}`}
         name=${name}
         text=${`All ${count(queue.messages_ready)} ready messages are deleted. What consumers have stays with them.`}
-        command=${["queue", "purge", name]}
+        command=${{ words: ["queue", "purge"], names: [name], vhost }}
         work=${() => remove(`${place}/contents`)}
         done=${`Purged ${name}.`}
         onDone=${again}
@@ -164,7 +165,7 @@ function Actions({ queue, place, again }) {
         title=${`Delete ${name}`}
         name=${name}
         text=${`The queue is deleted with its ${count(queue.messages)} messages, its bindings and its consumers.`}
-        command=${["queue", "delete", name]}
+        command=${{ words: ["queue", "delete"], names: [name], vhost }}
         work=${() => remove(place)}
         done=${`Deleted ${name}.`}
         onDone=${() => go(["queues"])}
@@ -177,7 +178,7 @@ function Actions({ queue, place, again }) {
 function Move({ queue, onDone }) {
   const { vhost, name } = queue;
   const work = (values) => post(`/shardmq/queues${path(vhost, name)}/move`, { to: values.to, limit: Number(values.limit) || null });
-  return html`<${Form} submit="Move" work=${work} done=${(answer) => `Moved ${count(answer?.moved)} messages.`} onDone=${onDone} command=${["queue", "move", name, "OTHER"]}>
+  return html`<${Form} submit="Move" work=${work} done=${(answer) => `Moved ${count(answer?.moved)} messages.`} onDone=${onDone} command=${(values) => ({ words: ["queue", "move", ...(values.limit ? ["--count", values.limit] : [])], names: [name, values.to || "OTHER"], vhost })}>
     <label>To the queue <input name="to" required autofocus /></label>
     <label>At most <input name="limit" type="number" min="1" placeholder="all" /></label>
   <//>`;

@@ -6,7 +6,7 @@ import { bytes, count, path, rate, rateOf } from "../format.js";
 import { link } from "../route.js";
 import { Sparkline } from "../parts/chart.js";
 import { Command } from "../parts/command.js";
-import { DialogButton, Form, objectIn } from "../parts/dialog.js";
+import { argumentsIn, DialogButton, Form, objectIn } from "../parts/dialog.js";
 import { Head } from "../parts/states.js";
 import { PagedTable } from "../parts/table.js";
 import { VirtualHostField } from "../parts/fields.js";
@@ -84,8 +84,12 @@ function Declare({ again }) {
     if (values.type !== "classic") given["x-queue-type"] = values.type;
     return put(`/queues${path(values.vhost, values.name)}`, { durable: true, auto_delete: false, arguments: given });
   };
+  const command = (values) => {
+    const type = values.type === "classic" ? [] : ["--argument", `x-queue-type=${values.type}`];
+    return { words: ["queue", "declare", ...type, ...argumentsIn(values.arguments)], names: [values.name], vhost: values.vhost };
+  };
   return html`<${DialogButton} label="Declare a queue">
-    ${(close) => html`<${Form} submit="Declare" work=${work} done="Declared the queue." onDone=${() => [close(), again()]}>
+    ${(close) => html`<${Form} submit="Declare" work=${work} done="Declared the queue." onDone=${() => [close(), again()]} command=${command}>
       <div class="columns">
         <label>Name <input name="name" required autofocus /></label>
         <${VirtualHostField} />

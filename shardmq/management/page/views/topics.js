@@ -50,12 +50,17 @@ function Groups({ rows }) {
 
 function Declare({ again }) {
   const work = (values) => put(`/shardmq/topics${path(values.vhost, values.name)}`, { partitions: Number(values.partitions) });
+  const command = (values) => ({
+    words: ["topic", "declare", "--partitions", values.partitions],
+    names: [values.name],
+    vhost: values.vhost,
+  });
   return html`<${DialogButton} label="Declare a topic">
-    ${(close) => html`<${Form} submit="Declare" work=${work} done="Declared the topic." onDone=${() => [close(), again()]}>
+    ${(close) => html`<${Form} submit="Declare" work=${work} done="Declared the topic." onDone=${() => [close(), again()]} command=${command}>
       <div class="columns">
         <label>Name <input name="name" required autofocus /></label>
         <${VirtualHostField} />
-        <label>Partitions <input name="partitions" type="number" min="1" max="10000" value="4" required /></label>
+        <label>Partitions <input name="partitions" type="number" min="1" max="10000" defaultValue="4" required /></label>
       </div>
     <//>`}
   <//>`;
@@ -94,12 +99,12 @@ function Shown({ topic, vhost, name, place, again }) {
       label="Delete the topic"
       name=${name}
       text="The topic is deleted with all its messages and the offsets of its groups."
-      command=${["topic", "delete", name]}
+      command=${{ words: ["topic", "delete"], names: [name], vhost }}
       work=${() => remove(place)}
       done=${`Deleted ${name}.`}
       onDone=${() => go(["topics"])}
     />
-    <${Command} words=${["topic", "info", name]} />`;
+    <${Command} words=${["topic", "info"]} names=${[name]} vhost=${vhost} />`;
 }
 
 function Partitions({ rows, vhost }) {
@@ -140,9 +145,14 @@ function GroupLags({ topic, vhost, name, again }) {
 function Reset({ vhost, topic, group, onDone }) {
   const work = (values) =>
     post(`/shardmq/groups${path(vhost, topic, group)}/reset`, { to: values.to, dry_run: Boolean(values.dry) });
+  const command = (values) => ({
+    words: ["group", "reset", "--to", values.to, ...(values.dry ? ["--dry-run"] : [])],
+    names: [topic, group],
+    vhost,
+  });
   const said = (answer) => (answer.dry_run ? `It would read ${count(answer.messages)} messages again or skip them.` : `Reset ${group}.`);
-  return html`<${Form} submit="Reset" work=${work} done=${said} onDone=${onDone} command=${["group", "reset", topic, group, "--to", "earliest"]}>
+  return html`<${Form} submit="Reset" work=${work} done=${said} onDone=${onDone} command=${command}>
     <label>To <select name="to"><option value="earliest">the beginning</option><option value="latest">the end</option></select></label>
-    <label class="check"><input type="checkbox" name="dry" checked />Dry run: say what would change, and change nothing</label>
+    <label class="check"><input type="checkbox" name="dry" defaultChecked />Dry run: say what would change, and change nothing</label>
   <//>`;
 }

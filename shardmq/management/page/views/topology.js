@@ -38,7 +38,7 @@ export function Topology({ query }) {
     </div>
     ${fault && html`<${Fault} fault=${fault} />`} ${tried && html`<${Outcome} tried=${tried} vhost=${vhost} />`}
     <${Answered} answer=${bindings}>${(rows) => html`<${Graph} rows=${rows} tried=${tried} vhost=${vhost} />`}<//>
-    <${Command} words=${["binding", "list"]} />`;
+    <${Command} words=${["binding", "list"]} vhost=${vhost} />`;
 }
 
 function Outcome({ tried, vhost }) {

@@ -49,7 +49,7 @@ function UserTable({ rows, permissions, again }) {
           title=${`Delete ${row.name}`}
           name=${row.name}
           text="The user is deleted, and what is logged in as this user is disconnected."
-          command=${["user", "delete", row.name]}
+          command=${{ words: ["user", "delete"], names: [row.name] }}
           work=${() => remove(`/users${path(row.name)}`)}
           done=${`Deleted ${row.name}.`}
           onDone=${again}
@@ -76,7 +76,7 @@ function Edit({ user, onDone }) {
     <label>Password <input name="password" type="password" autocomplete="new-password" required=${!user} placeholder=${user ? "unchanged" : ""} /></label>
     <fieldset>
       <legend>Tags</legend>
-      ${TAGS.map((tag) => html`<label class="check"><input type="checkbox" name=${`tag-${tag}`} checked=${chosen.includes(tag)} />${tag}</label>`)}
+      ${TAGS.map((tag) => html`<label class="check"><input type="checkbox" name=${`tag-${tag}`} defaultChecked=${chosen.includes(tag)} />${tag}</label>`)}
     </fieldset>
   <//>`;
 }
@@ -93,15 +93,20 @@ function Permissions({ rows, users, again }) {
   ];
   const work = (values) =>
     put(`/permissions${path(values.vhost, values.user)}`, { configure: values.configure, write: values.write, read: values.read });
+  const command = (values) => ({
+    words: ["permission", "set"],
+    names: [values.user ?? "", values.configure, values.write, values.read],
+    vhost: values.vhost,
+  });
   return html`<${Table} columns=${columns} rows=${rows} caption="Permissions" />
     <p>
       <${DialogButton} label="Set permissions">
-        ${(close) => html`<${Form} submit="Set" work=${work} done="Set the permissions." onDone=${() => [close(), again()]}>
+        ${(close) => html`<${Form} submit="Set" work=${work} done="Set the permissions." onDone=${() => [close(), again()]} command=${command}>
           <div class="columns">
             <label>User <select name="user">${users.map((row) => html`<option>${row.name}</option>`)}</select></label>
             <${VirtualHostField} />
           </div>
-          ${["configure", "write", "read"].map((name) => html`<label>May ${name} <input name=${name} value=".*" /></label>`)}
+          ${["configure", "write", "read"].map((name) => html`<label>May ${name} <input name=${name} defaultValue=".*" /></label>`)}
           <p class="hint">Regular expressions of names; an empty one allows nothing.</p>
         <//>`}
       <//>

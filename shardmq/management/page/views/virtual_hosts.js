@@ -40,7 +40,7 @@ function Delete({ name, again }) {
     title=${`Delete ${name}`}
     name=${name}
     text="The virtual host is deleted with all its queues, messages, exchanges and permissions."
-    command=${["vhost", "delete", name]}
+    command=${{ words: ["vhost", "delete"], names: [name] }}
     work=${() => remove(`/vhosts${path(name)}`)}
     done=${`Deleted ${name}.`}
     onDone=${again}
@@ -50,7 +50,7 @@ function Delete({ name, again }) {
 function Add({ again }) {
   const work = (values) => put(`/vhosts${path(values.name)}`, { description: values.description });
   return html`<${DialogButton} label="Add a virtual host">
-    ${(close) => html`<${Form} submit="Add" work=${work} done="Added the virtual host." onDone=${() => [close(), again()]}>
+    ${(close) => html`<${Form} submit="Add" work=${work} done="Added the virtual host." onDone=${() => [close(), again()]} command=${(values) => ({ words: ["vhost", "add", "--description", values.description], names: [values.name] })}>
       <label>Name <input name="name" required autofocus /></label>
       <label>Description <input name="description" /></label>
     <//>`}

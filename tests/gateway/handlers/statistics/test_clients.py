@@ -44,4 +44,7 @@ def test_pages_are_of_the_clients_of_all_gateways(start_broker: Callable[..., Br
         (consumer,) = asked.stats_list("consumers")["items"]
         assert consumer["queue"] == "queue-5"
         assert asked.stats_overview()["object_totals"]["connections"] == CONNECTIONS
+        with shardmq.connect(broker.url, administrative=True) as administration:  # in no virtual host: not in pages
+            page = administration.stats_list("connections", ListQuery(page=1, page_size=100))
+            assert page["total_count"] == page["filtered_count"] == page["item_count"] == CONNECTIONS
         consumed.close()

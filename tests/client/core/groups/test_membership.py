@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from shardmq.client.api.message import Delivery
-from shardmq.client.core.membership import Assigned, Membership, Revoked
+from shardmq.client.core.groups.changes import Assigned, Revoked
+from shardmq.client.core.groups.membership import Membership
 from shardmq.errors import ChannelError
 from shardmq.message.record import pack_many
 from shardmq.protocol.native.operations.basic import BasicDeliver

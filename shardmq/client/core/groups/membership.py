@@ -14,7 +14,8 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from shardmq.client.api.message import Batch, Delivery, Message, Settler
-from shardmq.client.core.handed_out import HandedOut
+from shardmq.client.core.groups.changes import Assigned, Change, Ended, Entry, Revoked
+from shardmq.client.core.groups.handed_out import HandedOut
 from shardmq.errors import ShardmqError
 from shardmq.message.record_batch import record_ends
 from shardmq.protocol.native.operations.basic import BasicDeliver
@@ -25,51 +26,6 @@ class ChannelOfGroup(Settler, Protocol):
 
     def taken(self, delivery: Delivery) -> None:
         """Count a delivery as in the program's hands."""
-
-
-class Assigned:
-    """Partitions that the consumer has from now on.
-
-    Attributes:
-        partitions: number, and offset of the next message, of each.
-    """
-
-    __slots__ = ("partitions",)
-
-    def __init__(self, partitions: list[tuple[int, int]]) -> None:
-        self.partitions = partitions
-
-
-class Revoked:
-    """Partitions that the consumer is to let go of, or has lost.
-
-    Attributes:
-        partitions: their numbers; None for all that it has: the connection was lost.
-        is_lost: whether they are gone already.
-    """
-
-    __slots__ = ("is_lost", "partitions")
-
-    def __init__(self, partitions: list[int] | None, is_lost: bool) -> None:
-        self.partitions = partitions
-        self.is_lost = is_lost
-
-
-class Ended:
-    """Nothing comes any more.
-
-    Attributes:
-        error: why; None where the consumer was cancelled here.
-    """
-
-    __slots__ = ("error",)
-
-    def __init__(self, error: ShardmqError | None) -> None:
-        self.error = error
-
-
-Change = Assigned | Revoked
-Entry = Delivery | Change | Ended
 
 
 class Membership:

@@ -1,0 +1,116 @@
+"""`shardmq tap`: copies of what passes an exchange, without touching its queues."""
+
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from shardmq.cmd.messages.consume import print_and_ack
+from shardmq.cmd.messages.format import write_whole
+from shardmq.cmd.messages.stdout_reader import StdoutReader
+from shardmq.cmd.terminal.completion import completing
+from shardmq.cmd.terminal.connection import connected
+from shardmq.cmd.terminal.options import JSON, URL
+from shardmq.cmd.terminal.output import CommandFailed
+from shardmq.errors import ShardmqError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from shardmq.client.api.message import Batch
+    from shardmq.client.sync.channel import Channel
+    from shardmq.client.sync.connection import Connection
+
+PREFETCH: Final = 1000
+WAITING_MAX: Final = 10_000
+WAITING_BYTES_MAX: Final = 64 << 20
+"""What a tap that is behind may have waiting on the broker; the oldest copies are dropped beyond it."""
+
+ONE_DESTINATION: Final = ("x-consistent-hash", "x-partition")
+"""Types of exchanges that choose one destination for a message: a tap there would take messages from the others."""
+
+Terms = tuple[str, dict[str, Any]]
+"""A routing key and a binding's arguments."""
+
+
+@click.command(short_help="Print copies of what passes an exchange.")
+@click.argument("exchange", shell_complete=completing("exchanges"))
+@click.option("--key", "keys", multiple=True, help="Bind with this key, not as its queues are; may be repeated.")
+@click.option("--count", "-n", type=click.IntRange(1), help="Stop after so many messages; without it, at Ctrl-C.")
+@URL
+@JSON
+def tap(*, exchange: str, keys: tuple[str, ...], count: int | None, url: str, as_json: bool) -> None:
+    """Print copies of what passes EXCHANGE, from now on; its queues and their consumers see no difference.
+
+    The copies come through a queue of this command's own, which is bound as the exchange's destinations are now, and
+    is deleted at the end. Whoever is behind by 10,000 messages or 64 MiB misses the oldest.
+
+    On a terminal messages are shown for people, in a pipe as JSON, a line each.
+    """
+    reader = StdoutReader()
+    with connected(url) as connection:
+        terms = _terms(connection, exchange, keys)
+        reader.watch(connection.close)
+        try:
+            _print(_copies(connection.channel(), exchange, terms), reader, count, as_json or not sys.stdout.isatty())
+        except ShardmqError as fault:
+            if reader.is_gone:  # that is why the connection was closed
+                raise BrokenPipeError from fault
+            raise
+
+
+def _terms(connection: "Connection", exchange: str, keys: tuple[str, ...]) -> list[Terms]:
+    """With which keys and arguments a tap is bound."""
+    if not exchange:
+        raise CommandFailed("nothing can be bound to the default exchange; `shardmq queue peek QUEUE` looks at a queue")
+    (kind,) = [row["type"] for row in connection.topology("exchanges") if row["name"] == exchange] or [None]
+    if kind is None:
+        raise CommandFailed(f"there is no exchange '{exchange}'; `shardmq exchange list` shows those that there are")
+    if kind in ONE_DESTINATION:
+        raise CommandFailed(
+            f"exchange '{exchange}' of type {kind} gives each message to one destination, so that a tap would take "
+            "messages from the others; tap the exchange in front of it, or look into its queues with "
+            "`shardmq queue peek`"
+        )
+    if keys:
+        if kind == "headers":
+            raise CommandFailed(f"exchange '{exchange}' goes by headers, not by keys; leave --key out")
+        return [(key, {}) for key in dict.fromkeys(keys)]
+    terms: list[Terms] = []
+    for row in connection.topology("bindings"):
+        each = row["routing_key"], row["arguments"]
+        if row["source"] == exchange and each not in terms:
+            terms.append(each)
+    if not terms:
+        raise CommandFailed(
+            f"nothing is bound to exchange '{exchange}', so nothing passes it; --key taps what no queue gets, too"
+        )
+    return terms
+
+
+def _copies(channel: "Channel", exchange: str, terms: list[Terms]) -> "Iterator[Batch]":
+    """Batches of copies, from a queue that goes with this connection."""
+    limits = {"x-max-length": WAITING_MAX, "x-max-length-bytes": WAITING_BYTES_MAX}
+    queue = channel.queue_declare(exclusive=True, auto_delete=True, arguments=limits).queue
+    copies = channel.consume_batches(queue, PREFETCH)
+    for key, arguments in terms:
+        channel.queue_bind(queue, exchange, key, arguments)
+    click.echo(f"Tapping exchange '{exchange}'", err=True)
+    return copies
+
+
+def _print(copies: "Iterator[Batch]", reader: StdoutReader, count: int | None, as_json: bool) -> None:
+    """Print copies until there were enough of them."""
+    shown = 0
+    for batch in copies:
+        messages = batch.messages if count is None else batch.messages[: count - shown]
+        with reader.working():
+            if as_json:
+                print_and_ack(batch, messages, reader, as_json=True, ack=True)
+            else:
+                for number, message in enumerate(messages, shown + 1):
+                    write_whole(number, message)
+                batch.ack()
+        shown += len(messages)
+        if shown == count:
+            return

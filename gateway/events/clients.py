@@ -1,0 +1,158 @@
+"""Events of clients, by RabbitMQ's names: connections, channels, consumers, logins."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from shardmq.gateway.events.exchange import EventExchange
+from shardmq.gateway.links.consumer import Consumer
+
+
+class ClientInfo(Protocol):
+    """A client that was let in."""
+
+    @property
+    def identity(self) -> str:
+        """Names its connection in the whole broker."""
+
+    @property
+    def user(self) -> str:
+        """Who it is."""
+
+    @property
+    def vhost(self) -> str:
+        """The virtual host it has opened."""
+
+
+class ConnectionInfo(Protocol):
+    """A connection, whatever its protocol."""
+
+    @property
+    def protocol(self) -> str:
+        """Its name."""
+
+    @property
+    def peer(self) -> str:
+        """The client's address."""
+
+    @property
+    def peer_port(self) -> int:
+        """The client's port."""
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether it is encrypted."""
+
+    @property
+    def connected_at_ms(self) -> int:
+        """Since when, milliseconds since 1970."""
+
+    @property
+    def client_properties(self) -> dict[str, Any]:
+        """What the client says of itself."""
+
+
+class ClientEvents:
+    """Tells what clients of this gateway do.
+
+    Args:
+        exchange: where it is told.
+        node: the name of this gateway.
+    """
+
+    def __init__(self, exchange: EventExchange, node: str) -> None:
+        self._exchange = exchange
+        self._node = node
+
+    def connection_created(self, connection: ConnectionInfo, client: ClientInfo) -> None:
+        """Tell that a client was let in."""
+        if not self._exchange.is_heard:
+            return
+        facts = {
+            **self._connection(client),
+            "user": client.user,
+            "vhost": client.vhost,
+            "type": "network",
+            "protocol": connection.protocol,
+            "peer_host": connection.peer,
+            "peer_port": connection.peer_port,
+            "ssl": connection.is_tls,
+            "connected_at": connection.connected_at_ms,
+            "client_properties": connection.client_properties,
+        }
+        self._exchange.tell("connection.created", facts)
+
+    def connection_closed(self, client: ClientInfo) -> None:
+        """Tell that a client is gone."""
+        if self._exchange.is_heard:
+            self._exchange.tell("connection.closed", self._connection(client))
+
+    def channel_created(self, client: ClientInfo, number: int) -> None:
+        """Tell that a channel was opened."""
+        if not self._exchange.is_heard:
+            return
+        facts = {
+            **_channel(client, number),
+            "connection": client.identity,
+            "number": number,
+            "user": client.user,
+            "vhost": client.vhost,
+        }
+        self._exchange.tell("channel.created", facts)
+
+    def channel_closed(self, client: ClientInfo, number: int) -> None:
+        """Tell that a channel was closed."""
+        if self._exchange.is_heard:
+            self._exchange.tell("channel.closed", _channel(client, number))
+
+    def consumer_created(self, client: ClientInfo, channel: int, queue: str, consumer: Consumer) -> None:
+        """Tell that a consumer was started."""
+        if not self._exchange.is_heard:
+            return
+        facts = {
+            **_consumer(client, channel, consumer),
+            "queue": queue,
+            "exclusive": consumer.exclusive,
+            "ack_required": not consumer.auto_ack,
+            "prefetch_count": consumer.own_prefetch,
+        }
+        self._exchange.tell("consumer.created", facts)
+
+    def consumer_deleted(self, client: ClientInfo, channel: int, queue: str, consumer: Consumer) -> None:
+        """Tell that a consumer has ended; `queue` is "" where the queue was deleted before."""
+        if self._exchange.is_heard:
+            self._exchange.tell("consumer.deleted", {**_consumer(client, channel, consumer), "queue": queue})
+
+    def logged_in(self, peer: str, user: str) -> None:
+        """Tell that a user has proven who they are."""
+        if self._exchange.is_heard:
+            self._exchange.tell("user.authentication.success", self._login(peer, user))
+
+    def refused(self, peer: str, user: str, error: str) -> None:
+        """Tell that somebody has not."""
+        if self._exchange.is_heard:
+            self._exchange.tell("user.authentication.failure", {**self._login(peer, user), "error": error})
+
+    def _connection(self, client: ClientInfo) -> dict[str, Any]:
+        return {
+            "pid": client.identity,
+            "name": client.identity,
+            "node": self._node,
+            "user_who_performed_action": client.user,
+        }
+
+    def _login(self, peer: str, user: str) -> dict[str, Any]:
+        return {"name": user, "peer_host": peer, "connection_type": "network", "node": self._node}
+
+
+def _channel(client: ClientInfo, number: int) -> Mapping[str, Any]:
+    name = f"{client.identity} ({number})"
+    return {"pid": name, "name": name, "user_who_performed_action": client.user}
+
+
+def _consumer(client: ClientInfo, channel: int, consumer: Consumer) -> Mapping[str, Any]:
+    return {
+        "consumer_tag": consumer.tag,
+        "channel": f"{client.identity} ({channel})",
+        "vhost": client.vhost,
+        "user_who_performed_action": client.user,
+    }

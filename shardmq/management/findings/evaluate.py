@@ -1,0 +1,67 @@
+"""All rules, applied to one look."""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from shardmq.management.findings.finding import Finding
+from shardmq.management.findings.looks import Looks
+from shardmq.management.findings.past import Past
+from shardmq.management.findings.rules import broker, clients, flow, queues
+from shardmq.management.findings.sight import Asked, Sight, look
+
+RULES: Final[tuple[Callable[[Sight], Iterable[Finding]], ...]] = (
+    broker.alarms,
+    broker.shards_away,
+    broker.disks_slow,
+    broker.unroutable,
+    clients.blocked,
+    clients.many_channels,
+    clients.groups,
+    clients.transactions,
+    queues.unread,
+    queues.held,
+    queues.dead_letters,
+    queues.full,
+    queues.reserved,
+    queues.damaged,
+    flow.redelivered,
+    flow.overdue,
+    flow.expired,
+    flow.falls_behind,
+    flow.spikes,
+)
+"""All there are; some tell two findings apart."""
+
+
+def _found(sight: Sight) -> list[Finding]:
+    return [finding for rule in RULES for finding in rule(sight)]
+
+
+async def findings(connection: Asked, looks: Looks, address: str, after: float | None = None) -> list[dict[str, Any]]:
+    """What is wrong, of what the caller may see.
+
+    Args:
+        connection: in no virtual host, of whoever asks.
+        looks: theirs, which know since when.
+        address: of the broker, as host:port, for command lines that name a virtual host.
+        after: seconds something has to have lasted; None for what each rule says.
+    """
+
+    async def find() -> list[Finding]:
+        return _found(await look(connection, looks.past))
+
+    return await looks.rows(find, address, after)
+
+
+async def findings_at_once(connection: Asked, address: str, after: float | None = None) -> list[dict[str, Any]]:
+    """What one look finds: what has lasted long enough for all the broker knows, and what nobody knows the age of.
+
+    Args:
+        connection: of whoever asks.
+        address: of the broker, as host:port.
+        after: seconds something has to have lasted; None for what each rule says.
+    """
+    found = sorted(_found(await look(connection, Past())), key=lambda each: (each.severity, each.key))
+    now = time.time()
+    return [each.row(now - (each.lasted or 0.0), address) for each in found if each.is_told_at_once(after)]

@@ -1,0 +1,80 @@
+"""Findings of the broker's processes."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from shardmq.management.findings.finding import ERROR, WARNING, Finding, command
+from shardmq.management.findings.sight import Sight
+
+FLUSH_SECONDS_MANY: Final = 0.2
+"""A disk that takes so long for each flush is slow; a usual one takes some milliseconds."""
+
+
+def alarms(sight: Sight) -> Iterator[Finding]:
+    """A process has too little memory or disk, and publishers are held."""
+    for row in sight.overview.get("processes", ()):
+        for text in row.get("alarms", ()):
+            yield Finding(
+                "alarm",
+                ERROR,
+                "",
+                row["process"],
+                f"{row['process']} raised an alarm; publishers are blocked",
+                text,
+                "Consume or purge what has piled up, free the disk, or raise the watermark.",
+                command("status"),
+                patience=0.0,
+            )
+
+
+def shards_away(sight: Sight) -> Iterator[Finding]:
+    """A shard does not answer: its queues can be neither written nor read."""
+    for name in sight.overview["away"]:
+        yield Finding(
+            "shard-away",
+            ERROR,
+            "",
+            name,
+            f"{name} is away",
+            "It does not answer the gateway that was asked; its queues wait for it.",
+            "Look into the log for why it ended or hangs; `shardmq up` starts it again by itself.",
+            command("status"),
+            patience=5.0,
+        )
+
+
+def disks_slow(sight: Sight) -> Iterator[Finding]:
+    """Flushes of a shard's redo log take long, and confirms wait for them."""
+    for name, (count, seconds) in sight.flushes.items():
+        mean = seconds / count if count else 0.0
+        if mean >= FLUSH_SECONDS_MANY:
+            yield Finding(
+                "disk-slow",
+                WARNING,
+                "",
+                name,
+                f"the disk of {name} is slow; confirms wait for it",
+                f"{count} flushes since the last look took {mean:.2f} s each.",
+                "Look at what else writes to that disk (iostat -x), or move the data directory to a faster one.",
+                command("status"),
+                {"flushes": count, "mean_seconds": round(mean, 3)},
+                lasted=0.0,
+            )
+
+
+def unroutable(sight: Sight) -> Iterator[Finding]:
+    """Messages go to no queue and are dropped."""
+    for vhost, row in sight.overview["vhosts"].items():
+        rate = row.get("flow", {}).get("rates", {}).get("drop_unroutable", 0.0)
+        if rate > 0:
+            yield Finding(
+                "unroutable",
+                WARNING,
+                vhost,
+                "",
+                f"messages in virtual host '{vhost}' go to no queue and are dropped",
+                f"{rate:g} a second are dropped.",
+                "Bind a queue for their routing keys, or give the exchange an alternate exchange.",
+                command("binding", "list"),
+                {"drop_unroutable_rate": rate},
+            )

@@ -1,0 +1,66 @@
+"""Whether a gateway takes clients in, and reaches the coordinator and all shards: it says so before any login.
+
+us ── AMQP 0 0 9 1 ──► gateway ── connection.start {"ready": …} ──► us, who hang up
+"""
+
+import asyncio
+import struct
+from typing import Any, Final
+
+from shardmq.client.api.tls import context_for, server_name
+from shardmq.client.api.url import Address, parse_all
+from shardmq.errors import InvalidRequest
+from shardmq.protocol.amqp.errors import AmqpError
+from shardmq.protocol.amqp.events import PROTOCOL_HEADER
+from shardmq.protocol.amqp.tables import decode_table
+
+SECONDS: Final = 3.0
+"""For a gateway's word."""
+
+FRAME_HEAD: Final = struct.Struct(">BHI")
+START: Final = struct.pack(">HH", 10, 10)
+"""Class and method of connection.start; two bytes of the protocol's version are behind it."""
+
+START_BYTES_MAX: Final = 1 << 16
+
+
+async def why_not_ready(url: str) -> str:
+    """Why a broker is not ready; "" where one of its gateways is."""
+    reasons = []
+    for address in parse_all(url):
+        reason = await _ask(address)
+        if not reason:
+            return ""
+        reasons.append(f"{address}: {reason}")
+    return "; ".join(reasons)
+
+
+async def _ask(address: Address) -> str:
+    try:
+        async with asyncio.timeout(SECONDS):
+            properties = await _introduced(address)
+    except TimeoutError:
+        return f"it said nothing within {SECONDS:.0f} s"
+    except (OSError, EOFError, AmqpError, InvalidRequest) as fault:
+        return f"it takes no clients: {fault}"
+    return "" if properties.get("ready") is not False else "it does not reach the coordinator and all shards"
+
+
+async def _introduced(address: Address) -> dict[str, Any]:
+    """What a gateway says of itself to whoever comes."""
+    context = context_for(address, None)
+    reader, writer = await asyncio.open_connection(
+        address.host, address.port, ssl=context, server_hostname=None if context is None else server_name(address)
+    )
+    try:
+        writer.write(PROTOCOL_HEADER)
+        _, _, size = FRAME_HEAD.unpack(await reader.readexactly(FRAME_HEAD.size))
+        if size > START_BYTES_MAX:
+            raise EOFError(f"its first word has {size} bytes")
+        payload = await reader.readexactly(size)
+    finally:
+        writer.close()
+    if not payload.startswith(START):
+        raise EOFError("its first word is not AMQP's")
+    table, _ = decode_table(payload, len(START) + 2)
+    return table

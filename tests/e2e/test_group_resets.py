@@ -1,0 +1,61 @@
+"""Groups that are sent elsewhere while their members hold messages."""
+
+from collections.abc import Iterator
+
+import pytest
+
+import shardmq
+from shardmq import errors
+
+from .traffic import numbers, publish_all, until
+
+PARTITIONS, EACH = 4, 50
+
+
+@pytest.fixture
+def topic(channel: shardmq.Channel) -> Iterator[str]:
+    channel.topic_declare("again", PARTITIONS)
+    for partition in range(PARTITIONS):
+        publish_all(channel, f"again-{partition}", numbers(0, EACH))
+    yield "again"
+    channel.topic_delete("again")
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_group_that_is_reset_again_and_again_gets_to_the_end(
+    channel: shardmq.Channel, topic: str, shared: bool
+) -> None:
+    found: list[tuple[int | None, int]] = []
+
+    def rows() -> list[dict[str, object]]:
+        return channel.group_offsets(topic, "g")
+
+    with channel.group_consumer(topic, "g", start="earliest", shared=shared) as consumer:
+
+        def read() -> None:
+            found.extend((message.partition, int(message.body)) for message in consumer.poll(0.02))
+
+        until(lambda: (read(), found)[1], "it consumes")
+        for place in ("earliest", "latest", "earliest", 10, "earliest"):
+            channel.group_reset(topic, "g", place)  # type: ignore[arg-type]
+            read()
+        found.clear()
+        until(lambda: (read(), not any(row["lag"] for row in rows()))[1], "all is acknowledged")
+        assert not any(row["unacked"] for row in rows())
+    assert {(partition, n) for partition in range(PARTITIONS) for n in range(EACH)} <= set(found)
+
+
+def test_what_is_skipped_is_not_waited_for(channel: shardmq.Channel, topic: str) -> None:
+    with channel.group_consumer(topic, "g", start="earliest", auto_commit=False) as consumer:
+        until(lambda: (consumer.poll(0.02), len(consumer.offsets) == PARTITIONS)[1], "it has all partitions")
+        channel.group_reset(topic, "g", "latest")
+        publish_all(channel, "again-0", [b"new"])
+        until(lambda: b"new" in [message.body for message in consumer.poll(0.02)], "what came later is there")
+
+
+@pytest.mark.parametrize("name", ["\n", "a\x00b", "\x1b[2J", "\x7f"])
+def test_a_name_that_nobody_could_reset_is_no_groups(channel: shardmq.Channel, topic: str, name: str) -> None:
+    with pytest.raises(errors.PreconditionFailed, match="without control characters"):
+        channel.group_consumer(topic, name)
+    with pytest.raises(errors.InvalidRequest, match="control character"):
+        channel.group_reset(topic, name, "earliest")

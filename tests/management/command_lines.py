@@ -1,0 +1,57 @@
+"""The command lines that the page shows, gathered from its views and from what opens in them."""
+
+from typing import Final
+
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from .window import Page
+
+LINES: Final = (
+    *(("overview", ()), ("connections", ()), ("processes", ()), ("definitions", ()), ("topology?vhost=eu+west", ())),
+    ("queues", (("button", "Declare a queue"),)),
+    ("exchanges", (("button", "Declare an exchange"),)),
+    ("topics", (("button", "Declare a topic"),)),
+    ("policies", (("button", "Set a policy"), ("-cap", "Edit"), ("-cap", "Delete"))),
+    ("queues/eu%20west/-odd's", (("button", "Bind"), ("button", "Move messages"), ("button", "Purge"))),
+    ("exchanges/eu%20west/-fan", (("button", "Bind"),)),
+    ("dead-letters/eu%20west/-odd's", ()),
+    ("transactions", (("-tx", "Abort"),)),
+    ("topics/eu%20west/-log", (("-team", "Reset"), ("button", "Delete the topic"))),
+    ("queues/eu%20west/-odd's", (("button", "Delete"),)),
+    ("exchanges/eu%20west/-fan", (("button", "Delete"),)),
+    ("users", (("button", "Set permissions"), ("a-user", "Delete"))),
+    ("vhosts", (("button", "Add a virtual host"), ("eu west", "Delete"))),
+)
+"""Views, and what is clicked there: a button, or one in the row that has a text."""
+
+ASKING: Final = (
+    "queue purge",
+    "queue delete",
+    "topic delete",
+    "group reset",
+    "transaction abort",
+    "user delete",
+    "vhost delete",
+)
+"""Commands that ask before they lose something."""
+
+
+def lines_of(page: Page) -> list[str]:
+    """The command lines of all views and of what opens in them, in this order, each once."""
+    found: dict[str, None] = {}
+    for view, clicks in LINES:
+        page.open(view)
+        page.find(".command code" if not view.startswith("exchanges/") else "section.card")
+        found.update(dict.fromkeys(page.lines("main")))
+        for row, label in clicks:
+            page.click(label, "" if row == "button" else f"tr[contains(., '{row}')]")
+            page.find("dialog[open] .command code")
+            for field in page.driver.find_elements(By.CSS_SELECTOR, "dialog[open] input[name][required]"):
+                if not field.get_attribute("value"):
+                    field.send_keys("made-topic" if "topic" in label else "made")
+                    page.until(lambda _: any("made" in line for line in page.lines("dialog[open]")))
+            found.update(dict.fromkeys(page.lines("dialog[open]")))
+            page.driver.find_element(By.TAG_NAME, "body").send_keys(Keys.ESCAPE)
+            page.until(lambda driver: not driver.find_elements(By.CSS_SELECTOR, "dialog[open]"))
+    return list(found)

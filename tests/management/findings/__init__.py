@@ -1,0 +1,1 @@
+"""Rules that say what is wrong, provoked over real processes."""

@@ -1,0 +1,124 @@
+"""What goes wrong with the broker itself is found: alarms, clients that hang, shards that are away, damaged queues."""
+
+import base64
+import os
+import re
+import signal
+import threading
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import shardmq
+from shardmq.cmd.run.broker import Broker
+from shardmq.management.findings.finding import KNOWN
+from tests.house.tree import ROOT
+from tests.management.browser import Browser
+
+from .looking import gathered, publish, told, until
+
+NEEDLE: Final = b"a bit of this one flips"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("provoked") / "data", shards=2, management=True) as broker:
+        yield broker
+        print(broker.last_words())
+
+
+@pytest.fixture
+def channel(broker: Broker) -> Iterator[shardmq.Channel]:
+    with shardmq.connect(broker.url) as connection, connection.channel() as channel:
+        yield channel
+
+
+@pytest.fixture
+def browser(broker: Broker) -> Iterator[Browser]:
+    with Browser(broker.management_url) as browser:
+        yield browser
+
+
+def rules(admin: Browser) -> dict[str, dict[str, Any]]:
+    return {rule: row for (rule, _), row in told(admin).items()}
+
+
+def counted(broker: Broker) -> dict[tuple[str, str], int]:
+    """The metric, by rule and severity."""
+    request = urllib.request.Request(broker.management_url.rstrip("/") + "/metrics")
+    request.add_header("Authorization", "Basic " + base64.b64encode(b"guest:guest").decode())
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        found = re.findall(r'shardmq_findings\{rule="(.+)",severity="(.+)"\} (\d+)', answer.read().decode())
+    return {(rule, severity): int(count) for rule, severity, count in found}
+
+
+def test_an_alarm_and_who_it_holds_are_found_and_counted(broker: Broker, browser: Browser) -> None:
+    assert {rule for rule, _ in counted(broker)} == set(KNOWN)
+    with shardmq.connect(broker.url) as connection, shardmq.connect(broker.url) as other:
+        channel = other.channel()
+        channel.queue_declare("held")
+        connection.watermarks_put(memory_bytes=10 << 20)
+        until(lambda: "alarm" in rules(browser), "all have more memory than that")
+        publisher = threading.Thread(target=channel.basic_publish, args=("", "held", b"x"))
+        publisher.start()
+        until(lambda: "publisher-blocked" in rules(browser), "it waits")
+        assert "memory" in rules(browser)["publisher-blocked"]["evidence"]
+        assert counted(broker)["alarm", "error"] > 0
+        connection.watermarks_put(memory_bytes=100 << 30)
+        publisher.join(20)
+        until(lambda: not {"alarm", "publisher-blocked"} & set(rules(browser)), "the alarm is over")
+
+
+def test_lost_messages_slow_groups_and_open_transactions_are_found(channel: shardmq.Channel, browser: Browser) -> None:
+    channel.topic_declare("logs", 1)
+    channel.group_commit("logs", "slow", {0: 0})
+    with channel.publisher() as publisher:
+        publisher.publish_many("logs", "key", [b"x"] * 10_100)
+    reader = channel.consume("logs", prefetch=1, arguments={"x-group": "slow"})
+    next(reader)
+    transaction = channel.transaction("open")
+    channel.basic_publish("amq.direct", "nowhere", b"x")
+    keys = (("unroutable", ""), ("group-lags", "logs/slow"), ("transaction-open", "open"))
+    rows = gathered(browser, *keys)
+    assert rows["unroutable", ""]["numbers"]["drop_unroutable_rate"] > 0
+    assert rows["group-lags", "logs/slow"]["numbers"]["lag"] >= 10_000
+    transaction.abort()
+    del reader
+
+
+def test_a_shard_that_is_away_is_found(broker: Broker, browser: Browser) -> None:
+    supervisor = broker.pid
+    os.kill(supervisor, signal.SIGSTOP)  # so that nobody starts it again meanwhile
+    broker.kill("shard-1")
+    try:
+        gathered(browser, ("shard-away", "shard-1"))
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+    until(lambda: "shard-away" not in rules(browser), "the shard is back")
+
+
+def test_a_damaged_queue_is_found(broker: Broker, channel: shardmq.Channel) -> None:
+    publish(channel, "hurt", 10)
+    with channel.publisher() as publisher:
+        publisher.publish_many("", "hurt", [NEEDLE] * 10)
+    publish(channel, "hurt", 10)
+    broker.stop()
+    for file in Path(broker.data_dir).glob("shard-*/data.mdb"):
+        file.write_bytes(file.read_bytes().replace(NEEDLE, NEEDLE[:-1] + b"t"))
+    broker.start()
+    with shardmq.connect(broker.url) as connection:
+        messages = connection.channel().consume("hurt", prefetch=30)
+        with pytest.raises(shardmq.errors.Unavailable):
+            list(messages)
+    with Browser(broker.management_url) as browser:
+        assert gathered(browser, ("queue-damaged", "hurt"))["queue-damaged", "hurt"]["severity"] == "error"
+
+
+def test_the_document_names_all_rules() -> None:
+    text = (ROOT / "docs" / "operations" / "management.md").read_text()
+    section = text[text.index("## Findings") :]
+    table = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    assert set(re.findall(r"`([\w-]+)`", " ".join(table))) == set(KNOWN)

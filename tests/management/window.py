@@ -1,0 +1,127 @@
+"""A window of a real browser, Chromium, and what people do in it."""
+
+import io
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import WebDriverWait
+
+PEERS = Path(__file__).parents[2] / ".venv" / "peers"
+AXE = PEERS / "node" / "node_modules" / "axe-core" / "axe.min.js"
+SHOTS = os.environ.get("SHARDMQ_SCREENSHOTS", "")
+"""A folder for pictures of the views; none are taken without."""
+
+WAIT_SECONDS = 30
+FLAGS = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
+)
+
+
+def chromium() -> tuple[str, str, str] | None:
+    """Chromium, its driver, and where the libraries are that the machine lacks."""
+    fetched = PEERS / "browser" / "usr"
+    if (fetched / "lib/chromium/chromium").exists():
+        return str(fetched / "lib/chromium/chromium"), str(fetched / "bin/chromedriver"), str(fetched / "lib")
+    found = shutil.which("chromium"), shutil.which("chromedriver")
+    return (found[0], found[1], "") if found[0] and found[1] else None
+
+
+class Page:
+    """A window of the browser, and what people do in it."""
+
+    def __init__(self, driver: webdriver.Chrome, url: str) -> None:
+        self.driver = driver
+        self.url = url
+
+    def until(self, what: Callable[[webdriver.Chrome], Any]) -> Any:
+        waiting = WebDriverWait(self.driver, WAIT_SECONDS, 0.05, [StaleElementReferenceException])
+        return waiting.until(what)
+
+    def open(self, place: str) -> None:
+        self.driver.get(f"{self.url}#/{place}")
+
+    def find(self, selector: str) -> WebElement:
+        found = self.until(lambda driver: driver.find_elements(By.CSS_SELECTOR, selector))
+        assert isinstance(found[0], WebElement)
+        return found[0]
+
+    def click(self, text: str, inside: str = "") -> None:
+        """Click a button or link by its text, in what a selector finds."""
+        within = f"//{inside}" if inside else ""
+        path = f"{within}//button[normalize-space()='{text}'] | {within}//a[normalize-space()='{text}']"
+
+        def clicked(driver: webdriver.Chrome) -> bool:
+            found = [each for each in driver.find_elements(By.XPATH, path) if each.is_displayed() and each.is_enabled()]
+            if found:
+                found[0].click()
+            return bool(found)
+
+        self.until(clicked)
+
+    def sees(self, text: str) -> None:
+        self.until(lambda driver: text in driver.find_element(By.ID, "page").text)
+
+    def fill(self, name: str, value: str, inside: str = "") -> None:
+        field = self.find(f"{inside} [name='{name}']")
+        field.clear()
+        field.send_keys(value)
+
+    def log_in(self, user: str, password: str) -> None:
+        self.driver.delete_all_cookies()
+        self.driver.get(self.url)
+        self.driver.refresh()
+        self.fill("user", user)
+        self.fill("password", password)
+        self.click("Log in")
+        self.find("nav a")
+
+    def lines(self, inside: str = "") -> list[str]:
+        """The command lines that are shown."""
+        self.until(lambda driver: "Loading…" not in driver.find_element(By.ID, "page").text)
+        found = self.driver.find_elements(By.CSS_SELECTOR, f"{inside} .command code")
+        return [each.get_attribute("textContent") or "" for each in found]
+
+    def shot(self, name: str) -> None:
+        """Take a picture, where pictures are asked for, in few colours so that it is small."""
+        if SHOTS:
+            from PIL import Image
+
+            shot = Image.open(io.BytesIO(self.driver.get_screenshot_as_png())).convert("RGB")
+            shot.quantize(96).save(Path(SHOTS) / f"{name}.png", optimize=True)
+
+    def violations(self) -> list[str]:
+        """What axe finds wrong with the view for people who cannot see it, or have no mouse."""
+        self.driver.execute_script(AXE.read_text())
+        script = "const done = arguments[0]; axe.run().then((found) => done(found.violations))"
+        found = self.driver.execute_async_script(script)
+        return [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in found]
+
+
+def start_chromium(profile: Path) -> webdriver.Chrome:
+    """A browser with a window.
+
+    Args:
+        profile: a folder for what it keeps.
+    """
+    place = chromium()
+    assert place is not None
+    binary, chromedriver, libraries = place
+    options = webdriver.ChromeOptions()
+    options.binary_location = binary
+    for flag in (*FLAGS, f"--user-data-dir={profile}", "--window-size=1280,900"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    paths = ":".join(str(each) for each in Path(libraries).rglob("x86_64-linux-gnu")) if libraries else ""
+    environment = {**os.environ, "LD_LIBRARY_PATH": paths} if paths else dict(os.environ)
+    service = webdriver.ChromeService(chromedriver, env=environment)
+    made = webdriver.Chrome(options, service)
+    made.set_script_timeout(WAIT_SECONDS)
+    return made

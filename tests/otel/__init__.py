@@ -1,0 +1,1 @@
+"""Tests of OpenTelemetry: spans arrive at a receiver of OTLP over HTTP, and contexts in messages."""
