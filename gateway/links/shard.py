@@ -174,9 +174,14 @@ class ShardLink:
         self.ask(message, reply, seconds)
 
     @property
+    def is_carried_out(self) -> bool:
+        """Whether the shard is known to have carried out all that was posted from here."""
+        return self._requests.is_quiet and not (self.confirms.growing or self._touched)
+
+    @property
     def is_quiet(self) -> bool:
         """Whether nothing is on its way to the shard, nor from it but for what others have caused."""
-        return self.knows_all and self._requests.is_quiet and not (self.confirms.growing or self._touched)
+        return self.knows_all and self.is_carried_out
 
     def start_unasked(self, consumer: Consumer) -> bool:
         """Have the shard send deliveries, where it has no reason to refuse that; returns whether it is so.

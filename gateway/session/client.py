@@ -279,9 +279,9 @@ class Client:
     def delete_queue(self, queue: Queue, if_unused: bool, if_empty: bool, reply: Reply) -> None:
         """Delete a queue; the result is how many messages that were ready went with it.
 
-        The coordinator decides. Its answer comes behind the change, and the shard is told to drop the queue behind all
-        that was sent to it from here; so the count is that of all who were told that they had published. The
-        coordinator tells the shard as well: this gateway may end in between.
+        The coordinator decides, once the shard has all that was sent to it from here; so the count is that of all who
+        were told that they had published. The shard is told to drop the queue by this gateway, for the count, and by
+        the coordinator: this gateway may end in between.
         """
         link = self.state.links[queue.shard]
 
@@ -295,7 +295,7 @@ class Client:
                 link.ask(DropQueue(queue.id), dropped, REACH_SECONDS)
 
         command = DeleteQueue(self.vhost, queue.name, if_unused, if_empty, queue.id)
-        if if_unused or if_empty:
+        if if_unused or if_empty or not link.is_carried_out:
             self.reach(queue, lambda: self.perform(command, deleted))
         else:
             self.perform(command, deleted)
