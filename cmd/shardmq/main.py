@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "publish": "shardmq.cmd.messages.publish:publish",
     "consume": "shardmq.cmd.messages.consume:consume",
     "tap": "shardmq.cmd.messages.tap:tap",
+    "dead-letters": "shardmq.cmd.messages.dead_letters:dead_letters",
     "exchange": "shardmq.cmd.admin.exchange:exchange",
     "queue": "shardmq.cmd.admin.queue:queue",
     "topic": "shardmq.cmd.topics.topic:topic",

@@ -7,6 +7,7 @@ api/        The endpoints of RabbitMQ's HTTP API, one noun a file.
 own/        The endpoints that RabbitMQ does not have.
 page/       The page for operators, and how it is served.
 description/  The HTTP API described in OpenAPI, and as a page that people read.
+dead_letters/  Dead letters found, counted and redriven, for the HTTP API and the command line.
 findings/   Rules that say what is wrong.
 metrics/    What Prometheus scrapes.
 web/        What endpoints share: requests, rights, answers, errors, lists.

@@ -81,7 +81,7 @@ INSIDE = {
         ("api", "metrics"),
         ("page", "web"),
         ("state",),
-        ("samples", "findings", "probes"),
+        ("samples", "findings", "probes", "dead_letters"),
     ),
     "shardmq.coordinator": (("process",), ("loop",), ("handlers",), ("state",), ("storage", "links"), ("rules",)),
 }

@@ -15,6 +15,7 @@ LINES: Final = (
     ("policies", (("button", "Set a policy"), ("-cap", "Edit"), ("-cap", "Delete"))),
     ("queues/eu%20west/-odd's", (("button", "Bind"), ("button", "Move messages"), ("button", "Purge"))),
     ("exchanges/eu%20west/-fan", (("button", "Bind"),)),
+    ("dead-letters?vhost=eu+west&older_than=3600", (("button", "Redrive"),)),
     ("dead-letters/eu%20west/-odd's", ()),
     ("transactions", (("-tx", "Abort"),)),
     ("topics/eu%20west/-log", (("-team", "Reset"), ("button", "Delete the topic"))),

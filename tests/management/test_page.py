@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
@@ -248,11 +249,17 @@ def test_every_command_line_does_what_the_page_does(
             channel.exchange_declare(name, "fanout")
         channel.topic_declare("-log", 1)
         channel.group_commit("-log", "-team", {0: 0})
+        dead = {
+            "x-death": [{"queue": "made", "reason": "expired", "count": 1, "time": datetime(2001, 1, 1, tzinfo=UTC)}]
+        }
+        channel.basic_publish("", "-odd's", b"", shardmq.Properties(headers=dead))
         channel.transaction("-tx").publish("", "made", b"staged")
         lines = lines_of(page)
     monkeypatch.setenv("SHARDMQ_URL", managed.url)
     monkeypatch.chdir(tmp_path)
     assert "shardmq queue purge --vhost 'eu west' -- '-odd'\\''s'" in lines
+    redrive = "shardmq dead-letters redrive --reason expired --source made --older-than 3600"
+    assert f"{redrive} --vhost 'eu west' -- '-odd'\\''s'" in lines
     assert len(lines) > 30
     for line in lines:
         _, *words = shlex.split(line)

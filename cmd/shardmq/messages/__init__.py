@@ -5,6 +5,7 @@ consume.py        `shardmq consume`.
 peek.py           `shardmq queue peek`.
 move.py           `shardmq queue move`.
 tap.py            `shardmq tap`.
+dead_letters.py   `shardmq dead-letters`: list, redrive.
 stdout_reader.py  Who reads stdout: whether they have taken what was written.
 format.py         Messages as lines and as JSON.
 """

@@ -65,7 +65,7 @@ def move(
         elif not to_exchange:
             channel.queue_declare(destination, passive=True)
         total = ready if count is None else min(count, ready)
-        with progress_bar(total, as_json) as progress:
+        with progress_bar("moving", total, as_json) as progress:
             moved = move_all(channel, source, route, total, progress)
     target = f"exchange '{destination}'" if to_exchange else f"queue '{destination}'"
     if as_json:
@@ -110,8 +110,8 @@ def move_all(channel: "Channel", source: str, route: Route, total: int, progress
 
 
 @contextlib.contextmanager
-def progress_bar(total: int, as_json: bool) -> Iterator[Callable[[int], None]]:
-    """Shows how many were moved, on stderr, where somebody watches and it takes a while."""
+def progress_bar(doing: str, total: int, as_json: bool) -> Iterator[Callable[[int], None]]:
+    """Shows how many are done, on stderr, where somebody watches and it takes a while."""
     import sys
 
     if as_json or total <= PREFETCH or not sys.stderr.isatty():
@@ -120,8 +120,6 @@ def progress_bar(total: int, as_json: bool) -> Iterator[Callable[[int], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
-    with Progress(
-        "moving", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=Console(stderr=True)
-    ) as bar:
-        task = bar.add_task("moving", total=total)
+    with Progress(doing, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=Console(stderr=True)) as bar:
+        task = bar.add_task(doing, total=total)
         yield lambda moved: bar.update(task, completed=moved)

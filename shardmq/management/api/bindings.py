@@ -10,10 +10,10 @@ import xxhash
 from shardmq.management.api.exchanges import exchange_name, find_exchange
 from shardmq.management.web.body import table, text
 from shardmq.management.web.call import Call, Row
-from shardmq.management.web.encoding import plain
 from shardmq.management.web.endpoint import NO_CONTENT, Answer, Endpoint, Right
 from shardmq.management.web.errors import ApiError
 from shardmq.management.web.listing import listed
+from shardmq.message.json_values import plain
 from shardmq.topology.entities import DEFAULT_EXCHANGE
 
 ENDS: Final[Mapping[str, str]] = {"q": "queue", "e": "exchange"}

@@ -5,11 +5,11 @@ from typing import Any, Final
 from shardmq.client.api.statistics import ListQuery
 from shardmq.limits import CHANNELS_MAX
 from shardmq.management.web.call import Call, Row
-from shardmq.management.web.encoding import plain
 from shardmq.management.web.endpoint import NO_CONTENT, Answer, Endpoint, Right
 from shardmq.management.web.errors import ApiError
 from shardmq.management.web.listing import listed
 from shardmq.management.web.paged import message_stats, paged, sort_names, with_samples
+from shardmq.message.json_values import plain
 
 PROTOCOLS: Final = {"AMQP 0-9-1": "AMQP 0-9-1", "shardmq": "shardmq"}
 

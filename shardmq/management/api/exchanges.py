@@ -7,10 +7,10 @@ import msgspec
 from shardmq.client.api.statistics import ListQuery
 from shardmq.management.web.body import flag, table, text
 from shardmq.management.web.call import Call, Row
-from shardmq.management.web.encoding import plain
 from shardmq.management.web.endpoint import NO_CONTENT, Answer, Endpoint, Right, put
 from shardmq.management.web.listing import listed
 from shardmq.management.web.paged import with_samples
+from shardmq.message.json_values import plain
 from shardmq.topology.entities import DEFAULT_EXCHANGE
 
 DEFAULT_NAME: Final = "amq.default"

@@ -12,9 +12,9 @@ from shardmq.errors import NotFound, Unroutable
 from shardmq.management.api.exchanges import exchange_name
 from shardmq.management.web.body import flag, number, table, text
 from shardmq.management.web.call import LARGE_BYTES_MAX, Call, Row
-from shardmq.management.web.encoding import plain
 from shardmq.management.web.endpoint import Answer, Endpoint, Right
 from shardmq.management.web.errors import ApiError
+from shardmq.message.json_values import plain
 from shardmq.message.properties import Properties
 
 GET_MESSAGES_MAX: Final = 1000

@@ -5,10 +5,10 @@ from typing import Any, Final
 from shardmq.management.api.users import find_user
 from shardmq.management.web.body import text
 from shardmq.management.web.call import Call, Row
-from shardmq.management.web.encoding import plain
 from shardmq.management.web.endpoint import NO_CONTENT, Answer, Endpoint, Handler, Right, put
 from shardmq.management.web.errors import ApiError
 from shardmq.management.web.listing import listed
+from shardmq.message.json_values import plain
 
 APPLY_TO: Final = "apply-to"
 

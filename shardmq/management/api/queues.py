@@ -8,10 +8,10 @@ import msgspec
 from shardmq.management.api.clients import consumers_of
 from shardmq.management.web.body import flag, table, text
 from shardmq.management.web.call import Call, Row
-from shardmq.management.web.encoding import plain
 from shardmq.management.web.endpoint import NO_CONTENT, Answer, Endpoint, Right, put
 from shardmq.management.web.errors import ApiError
 from shardmq.management.web.paged import message_stats, paged, sort_names, with_samples
+from shardmq.message.json_values import plain
 from shardmq.topology.entities import DEFAULT_VHOST
 
 STATES: Final = {"running": "running", "away": "down", "out of service": "crashed"}

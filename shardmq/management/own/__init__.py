@@ -1,18 +1,18 @@
 """The endpoints below /api/shardmq, for what RabbitMQ's HTTP API has no words.
 
+choosing.py   Which dead letters a request means.
 dead_letters.py  Dead letters counted by queue, reason and source.
-deaths.py     What messages died of, where and when.
 findings.py   What is wrong, since when, and what to do.
 messages.py   Messages of a queue, looked at without a trace, chosen by key, header and body.
 moving.py     Messages moved from one queue to another.
 policies.py   What a policy would change.
 processes.py  The processes of the broker.
+queues.py     The queues that may hold what somebody looks for.
 redriving.py  Dead letters redriven to the queues that they died in.
 routes.py     Where a message with a routing key would go.
 topics.py     Topics and consumer groups.
 traces.py     Where a message went: the queues that hold it, its deaths, its route.
 transactions.py  Transactions that nobody has decided about.
-walking.py    Ready messages of queues, portion by portion, within bounds.
 """
 
 from typing import Final

@@ -9,10 +9,11 @@ from typing import Final
 import msgspec
 
 from shardmq.client.api.message import Message
+from shardmq.management.dead_letters.chosen import Wanted
 from shardmq.management.web.call import Call, Row
-from shardmq.management.web.encoding import plain
 from shardmq.management.web.endpoint import Answer, Endpoint, Right
 from shardmq.management.web.errors import ApiError
+from shardmq.message.json_values import plain
 
 COUNT: Final = 20
 COUNT_MAX: Final = 200
@@ -26,29 +27,6 @@ PORTION: Final = 200
 
 BODY_BYTES: Final = 16 << 10
 """Of a body in an answer; the rest is cut off, and `is_truncated` says so."""
-
-
-class Wanted(msgspec.Struct, frozen=True):
-    """Which messages are wanted: each text is a part of what it is compared with; "" is in everything."""
-
-    key: str = ""
-    header: str = ""
-    text: str = ""
-
-    def has(self, message: Message) -> bool:
-        """Whether a message is one of them."""
-        if self.key and self.key not in message.routing_key:
-            return False
-        if self.header and not self._in_headers(message):
-            return False
-        return not self.text or self.text.encode() in bytes(message.body)
-
-    def _in_headers(self, message: Message) -> bool:
-        headers = plain(message.properties.headers or {})
-        name, equals, value = self.header.partition("=")
-        if equals:
-            return name in headers and str(headers[name]) == value
-        return any(self.header in name or self.header in str(value) for name, value in headers.items())
 
 
 def message_row(message: Message, position: int) -> Row:

@@ -4,8 +4,8 @@ from typing import Final
 
 from shardmq.management.api.policies import settings_in
 from shardmq.management.web.call import Call, Row
-from shardmq.management.web.encoding import plain
 from shardmq.management.web.endpoint import Answer, Endpoint, Handler, Right
+from shardmq.message.json_values import plain
 
 
 def _preview(is_operator: bool) -> Handler:

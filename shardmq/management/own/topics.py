@@ -3,10 +3,10 @@
 from typing import Any, Final
 
 from shardmq.management.web.call import Call, Row
-from shardmq.management.web.encoding import plain
 from shardmq.management.web.endpoint import NO_CONTENT, Answer, Endpoint, Right, put
 from shardmq.management.web.errors import ApiError
 from shardmq.management.web.listing import listed
+from shardmq.message.json_values import plain
 
 
 async def list_topics(call: Call) -> Answer:

@@ -8,12 +8,13 @@ from typing import Any, Final
 
 from shardmq.client.api.message import Message
 from shardmq.management.api.exchanges import exchange_name
-from shardmq.management.own.deaths import deaths
+from shardmq.management.dead_letters.chosen import deaths
+from shardmq.management.dead_letters.walking import Walk
+from shardmq.management.own.queues import queues_of
 from shardmq.management.own.routes import Map
-from shardmq.management.own.walking import Walk, queues_of
 from shardmq.management.web.call import Call, Row
-from shardmq.management.web.encoding import plain
 from shardmq.management.web.endpoint import Answer, Endpoint, Right
+from shardmq.message.json_values import plain
 from shardmq.message.properties import Properties
 
 HELD_MAX: Final = 100

@@ -28,7 +28,7 @@ export function DeadLetters({ query }) {
       <${AgeField} value=${query.older_than} />
     </div>
     <${Found} place=${`/shardmq/dead-letters${path(vhost)}`} vhost=${vhost} query=${query} />
-    <${Command} words=${["queue", "list"]} vhost=${vhost} />`;
+    <${Command} words=${["dead-letters", "list", ...ageOf(query)]} vhost=${vhost} />`;
 }
 
 export function DeadLettersOf({ parts: [vhost, name], query }) {
@@ -38,8 +38,13 @@ export function DeadLettersOf({ parts: [vhost, name], query }) {
       <a class="button" href=${link(["dead-letters"], { vhost })}>Those of all queues</a>
     </div>
     <${Found} place=${`/shardmq/queues${path(vhost, name)}/dead-letters`} vhost=${vhost} query=${query} />
-    <${Command} words=${["queue", "peek"]} names=${[name]} vhost=${vhost} />`;
+    <${Command} words=${["dead-letters", "list", ...ageOf(query)]} names=${[name]} vhost=${vhost} />`;
 }
+
+const ageOf = (query) => optionsOf({ older_than: query.older_than });
+
+// The options of a command line that choose as the fields of a form do.
+const optionsOf = (values) => Object.entries(values).flatMap(([name, value]) => (value ? [`--${name.replace("_", "-")}`, value] : []));
 
 function AgeField({ value = "" }) {
   return html`<label
@@ -101,7 +106,8 @@ function Redrive({ row, olderThan, vhost, onDone }) {
     const values = Object.fromEntries(new FormData(event.target.form));
     doing(async () => setOutcome(await send(values, { dry_run: true })), "Looked at what would happen.");
   };
-  return html`<${Form} submit="Redrive" work=${(values) => send(values, { id })} done=${(answer) => said(answer, "Redrove")} onDone=${onDone}>
+  const command = (values) => ({ words: ["dead-letters", "redrive", ...optionsOf(values)], names: [row.queue], vhost });
+  return html`<${Form} submit="Redrive" command=${command} work=${(values) => send(values, { id })} done=${(answer) => said(answer, "Redrove")} onDone=${onDone}>
     <p>They go to the queues that they died in last, and leave this one. Each of several conditions has to hold.</p>
     <div class="columns">
       <label>Reason <input name="reason" defaultValue=${row.reason} placeholder="any" /></label>

@@ -1,18 +1,37 @@
 """What messages died of, where and when; and which dead letters are meant."""
 
 import time
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from shardmq.client.api.message import Message
-from shardmq.management.own.messages import Wanted
-from shardmq.management.web.call import Call, Row
-from shardmq.management.web.encoding import plain
-from shardmq.management.web.errors import ApiError
+from shardmq.message.json_values import plain
 
-DIGITS_MAX: Final = 12
-"""Of an age in seconds."""
+Row = dict[str, Any]
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """Which messages are wanted: each text is a part of what it is compared with; "" is in everything."""
+
+    key: str = ""
+    header: str = ""
+    text: str = ""
+
+    def has(self, message: Message) -> bool:
+        """Whether a message is one of them."""
+        if self.key and self.key not in message.routing_key:
+            return False
+        if self.header and not self._in_headers(message):
+            return False
+        return not self.text or self.text.encode() in bytes(message.body)
+
+    def _in_headers(self, message: Message) -> bool:
+        headers = plain(message.properties.headers or {})
+        name, equals, value = self.header.partition("=")
+        if equals:
+            return name in headers and str(headers[name]) == value
+        return any(self.header in name or self.header in str(value) for name, value in headers.items())
 
 
 class Ages(msgspec.Struct, frozen=True):
@@ -69,50 +88,3 @@ def time_of(death: Row) -> int | None:
     """When it was, in seconds since 1970; None where that is not known."""
     when = plain(death.get("time"))
     return when if isinstance(when, int) and not isinstance(when, bool) else None
-
-
-def chosen_by_query(call: Call) -> Chosen:
-    """Which dead letters a request for a list means.
-
-    Raises:
-        ApiError: an age is no number.
-    """
-    ages = []
-    for name in AGES:
-        text = call.query.get(name, "")
-        if text and not (text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX):
-            raise ApiError.bad_request(f"{name} is '{text[:40]}'; give seconds, a whole number")
-        ages.append(int(text) if text else None)
-    return Chosen(Wanted(), call.query.get("reason", ""), call.query.get("source", ""), Ages(*ages))
-
-
-def chosen_by_body(body: Row) -> Chosen:
-    """Which dead letters the body of a request means.
-
-    Raises:
-        ApiError: a field has another type.
-    """
-    content = Wanted(text_in(body, "key"), text_in(body, "header"), text_in(body, "text"))
-    ages = []
-    for name in AGES:
-        value = body.get(name)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-            raise ApiError.bad_request(f"{name} is {value!r}; give seconds, a whole number, or none")
-        ages.append(value)
-    return Chosen(content, text_in(body, "reason"), text_in(body, "source"), Ages(*ages))
-
-
-AGES: Final = ("older_than", "newer_than")
-"""The names of the ages."""
-
-
-def text_in(body: Row, name: str) -> str:
-    """A text of a body, "" where there is none.
-
-    Raises:
-        ApiError: it is something else.
-    """
-    value = body.get(name, "")
-    if not isinstance(value, str):
-        raise ApiError.bad_request(f"{name} is {value!r}; give a text")
-    return value

@@ -2,15 +2,15 @@
 
 import time
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from shardmq.client.api.message import Message
-from shardmq.client.api.statistics import ListQuery
 from shardmq.errors import NotFound, RequestError
-from shardmq.management.web.call import Call, Row
 
 if TYPE_CHECKING:
     from shardmq.client.aio.channel import Channel
+
+Row = dict[str, Any]
 
 PORTION: Final = 200
 """Messages read at once."""
@@ -27,11 +27,13 @@ SECONDS_MAX: Final = 20.0
 LAST: Final = 2**63 - 1
 
 
-async def portions(channel: "Channel", queue: str, reservation: str = "") -> AsyncIterator[list[Message]]:
-    """Messages of one queue that are ready, or reserved under a name."""
+async def portions(
+    channel: "Channel", queue: str, reservation: str = "", looked_at_max: int = LOOKED_AT_MAX
+) -> AsyncIterator[list[Message]]:
+    """Messages of one queue that are ready, or reserved under a name; 0 is for all there are."""
     following: int | None = 0
     looked_at = 0
-    while following is not None and looked_at < LOOKED_AT_MAX:
+    while following is not None and (looked_at < looked_at_max or not looked_at_max):
         messages, following = await channel.queue_read(queue, following, LAST, PORTION, reservation)
         looked_at += len(messages)
         yield messages
@@ -42,7 +44,7 @@ class Walk:
 
     Args:
         channel: in that virtual host, of the caller.
-        queues: rows of the queues, as `queues_of` lists them.
+        queues: a row with the name of each.
 
     Attributes:
         looked_at: messages so far.
@@ -91,10 +93,3 @@ class Walk:
             of_queue += len(messages)
             self.looked_at += len(messages)
             yield messages
-
-
-async def queues_of(call: Call, vhost: str) -> list[Row]:
-    """The queues of a virtual host with their counters, but for streams, which keep what was consumed."""
-    connection = await call.caller.administration()
-    table = await connection.stats_list("queues", ListQuery(vhost))
-    return [row for row in table["items"] if row["arguments"].get("x-queue-type") != "stream"]
