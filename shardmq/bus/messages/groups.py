@@ -154,7 +154,8 @@ class InspectPartition(Request[PartitionState], frozen=True, tag=103):
 
     Attributes:
         queue: its id.
-        group: the only one that is looked at, where it is there; None for all.
+        group: the only one that is looked at, where it is there; None for all. Where one is named, the answer comes
+            when what it has acknowledged is on disk.
     """
 
     queue: int

@@ -245,6 +245,8 @@ class Groups:
 
     def _inspect(self, _hosted: HostedQueue, readers: Readers, message: InspectPartition) -> PartitionState:
         partition, found = readers.partition, readers.groups
+        if message.group is not None:
+            self._state.buffer.demand()  # who asks about one group counts on what its members acknowledged
         names = sorted(found) if message.group is None else [message.group] if message.group in found else []
         groups = []
         for group in [found[name] for name in names]:

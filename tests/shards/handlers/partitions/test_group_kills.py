@@ -94,3 +94,16 @@ def test_killed_shards_skip_nothing_of_what_groups_read(shard: Shard) -> None:
             for each in seen:
                 each.lately.clear()
     assert [list(each.delivered) for each in seen] == [[(0, COUNT)], [(0, COUNT)]]
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_what_a_group_is_told_that_it_has_acknowledged_survives_a_kill(shard: Shard, is_shared: bool) -> None:
+    for life in range(1, 4):
+        shard.send(Publish((1,), run_of(10 * life, 10)))
+        join(shard, 1, "told", life, is_shared)
+        one = shard.expect(Delivered)
+        shard.send(Ack(1, [(one.first, one.first + one.batch.count)]))
+        [group] = shard.ask(Call(9, InspectPartition(1, "told")))[5]
+        assert group[2] == 10 * life
+        shard.restart()
+        assert groups(shard) == [("told", 10 * life, 0)]
