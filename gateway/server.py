@@ -130,7 +130,7 @@ class Server:
 
     def opened(self, connection: ClientConnection, client: Client) -> None:
         """Note that a client was let in."""
-        self.state.traffic.churn["connections_opened"] += 1
+        self.state.traffic.churn["connections_opened"] += not client.serves_http
         self._tracker.opened(connection, client)
         self.state.events.connection_created(connection, client)
 
@@ -144,7 +144,7 @@ class Server:
 
     def left(self, client: Client) -> None:
         """Note that a client has nothing here any more, though its socket may live on for a while."""
-        self.state.traffic.churn["connections_closed"] += 1
+        self.state.traffic.churn["connections_closed"] += not client.serves_http
         self._tracker.closed(client)
         self.state.events.connection_closed(client)
 
@@ -210,9 +210,16 @@ class Server:
             "connections": len(self._connections),
             "channels": sum([client.channels for client in clients]),
             "consumers": sum([client.consumers for client in clients]),
+            "clients": _totals([client for client in clients if client.vhost and not client.serves_http]),
             **self.authenticator.counts,
             "logins": self.authenticator.logins,
         }
+
+
+def _totals(clients: list[Client]) -> dict[str, int]:
+    """What there is of clients in virtual hosts, as lists of them show it."""
+    channels, consumers = sum([client.channels for client in clients]), sum([client.consumers for client in clients])
+    return {"connections": len(clients), "channels": channels, "consumers": consumers}
 
 
 class ProtocolDetector(asyncio.BufferedProtocol):

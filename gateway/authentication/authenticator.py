@@ -31,6 +31,7 @@ REMEMBERED_MAX: Final = 4096
 
 AMQP: Final = "amqp091"
 NATIVE: Final = "shardmq"
+HTTP: Final = "http"
 """Protocols, as counts of logins name them."""
 
 Then = Callable[[ConnectionFault | None], None]
@@ -74,7 +75,7 @@ class Authenticator:
         self._key = secrets.token_bytes(32)
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._delayed = 0
-        self._logins = {protocol: {"succeeded": 0, "failed": 0} for protocol in (AMQP, NATIVE)}
+        self._logins = {protocol: {"succeeded": 0, "failed": 0} for protocol in (AMQP, NATIVE, HTTP)}
 
     @property
     def is_broker_ready(self) -> bool:
@@ -99,8 +100,15 @@ class Authenticator:
             "logins_waiting": self._login_queue.waiting + self._login_queue.places,
         }
 
-    def let_in(self, peer: str, login: Credentials, then: Then) -> None:
-        """Check a client's password, and that it may open the virtual host; "" is an administrative session."""
+    def let_in(self, peer: str, login: Credentials, then: Then, protocol: str = NATIVE) -> None:
+        """Check a client's password, and that it may open the virtual host; "" is an administrative session.
+
+        Args:
+            peer: the client's address.
+            login: what it gave.
+            then: is told.
+            protocol: that the login is counted for.
+        """
 
         async def check() -> None:
             await self._check_user(peer, login)
@@ -109,7 +117,7 @@ class Authenticator:
             else:
                 self._check_tags(login.user)
 
-        self._begin(check, peer, login, self._counted(NATIVE, then))
+        self._begin(check, peer, login, self._counted(protocol, then))
 
     def authenticate(self, peer: str, login: Credentials, then: Then) -> None:
         """Check a client's password; `admit` checks the virtual host."""

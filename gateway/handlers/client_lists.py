@@ -114,7 +114,7 @@ class ClientLists:
             "vhost": client.vhost,
             "peer_host": connection.peer,
             "peer_port": connection.peer_port,
-            "protocol": connection.protocol,
+            "protocol": "HTTP" if client.serves_http else connection.protocol,
             "tls": connection.is_tls,
             "state": "blocked" if connection.is_blocked else "running",
             "channels": client.channels,

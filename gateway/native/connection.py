@@ -12,7 +12,7 @@ from shardmq.errors import ChannelError, ConnectionFault, ProtocolError, ReplyCo
 from shardmq.gateway.authentication.authenticator import Authenticator
 from shardmq.gateway.native.channel import NativeChannel
 from shardmq.gateway.native.dispatch import carry_out, catch_up
-from shardmq.gateway.native.handshake import Handshake, larger_frames, reads_keys, server_properties
+from shardmq.gateway.native.handshake import Handshake, larger_frames, reads_keys, server_properties, serves_http
 from shardmq.gateway.native.outbox import Outbox
 from shardmq.gateway.native.publish import publish
 from shardmq.gateway.session.client import Client, packed_properties
@@ -152,6 +152,7 @@ class NativeConnection(Outbox):
         """Let the client in, as that user."""
         self._handshake = None
         client = Client(self.state, self, operation.vhost, user)
+        client.serves_http = serves_http(operation.client)
         client.reads_keys = self.reads_keys = reads_keys(operation.client)
         self.session = Session(client)
         self.properties = packed_properties(operation.client)

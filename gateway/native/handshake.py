@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from shardmq.errors import ConnectionFault, ProtocolError, ReplyCode, ShardmqError
-from shardmq.gateway.authentication.authenticator import Authenticator, Credentials
+from shardmq.gateway.authentication.authenticator import HTTP, NATIVE, Authenticator, Credentials
 from shardmq.limits import CHANNELS_MAX, FRAME_BYTES_MAX, SETTLEMENT_BYTES_MAX, frame_bytes_max
 from shardmq.protocol.native.operations.administration import DefinitionsImport
 from shardmq.protocol.native.operations.basic import BasicAck, BasicNack, BasicPublish, BasicRenew
@@ -92,7 +92,8 @@ class Handshake:
             else:
                 connection.close(fault)
 
-        self._authenticator.let_in(connection.peer, credentials, checked)
+        protocol = HTTP if serves_http(operation.client) else NATIVE
+        self._authenticator.let_in(connection.peer, credentials, checked, protocol)
 
 
 def server_properties(heartbeat: int, message_bytes_max: int) -> dict[str, Any]:
@@ -112,6 +113,11 @@ def server_properties(heartbeat: int, message_bytes_max: int) -> dict[str, Any]:
 def reads_keys(properties: Mapping[str, Any]) -> bool:
     """Whether a client says of itself that it reads batches in which each message has a routing key of its own."""
     return properties.get("record_keys") is True
+
+
+def serves_http(properties: Mapping[str, Any]) -> bool:
+    """Whether a client says of itself that it asks for those who ask it over HTTP: the management process."""
+    return properties.get("serves") == "http"
 
 
 def larger_frames(message_bytes_max: int, is_administrator: bool) -> Mapping[int, int]:

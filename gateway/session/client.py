@@ -66,6 +66,7 @@ class Client:
         consumers: how many run, on all channels.
         partitions: how many those of groups have.
         reads_keys: whether it reads batches in which each message has a routing key of its own.
+        serves_http: whether it asks for those who ask it over HTTP; such connections are not in totals and pages.
     """
 
     __slots__ = (
@@ -78,6 +79,7 @@ class Client:
         "partitions",
         "permissions",
         "reads_keys",
+        "serves_http",
         "state",
         "user",
         "vhost",
@@ -94,7 +96,7 @@ class Client:
         self.permissions = state.permissions(user, vhost)
         self.account = Account(state.lender)
         self.channels = self.consumers = self.partitions = 0
-        self.reads_keys = False
+        self.reads_keys = self.serves_http = False
         self._pacing = CommandPacing(state.coordinator.perform)
 
     @property

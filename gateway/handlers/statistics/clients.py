@@ -89,7 +89,7 @@ class ClientPages:
                 unconfirmed.update(link.confirms.unconfirmed())
         for connection in self._connections:
             session = connection.session
-            if session is None:
+            if session is None or session.client.serves_http:
                 continue
             if noun == "connections":
                 row = _connection_row(self._state.name, connection, session.client)

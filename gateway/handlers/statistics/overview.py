@@ -122,13 +122,13 @@ def _churn(processes: list[Row]) -> Row:
 
 def _object_totals(state: GatewayState, processes: list[Row], vhosts: Collection[str]) -> Row:
     topology = state.topology
-    gateways = [table for table in processes if table["role"] == "gateway"]
+    of_clients = [table["clients"] for table in processes if table["role"] == "gateway"]
     return {
         "queues": sum([queue.vhost in vhosts for queue in topology.queues.values()]),
         "exchanges": len(exchange_rows(state, vhosts)),
         "bindings": sum([binding.vhost in vhosts for binding in topology.bindings.values()]),
         "topics": sum([topic.vhost in vhosts for topic in topology.topics.values()]),
-        **{name: sum([table[name] for table in gateways]) for name in ("connections", "channels", "consumers")},
+        **{name: sum([clients[name] for clients in of_clients]) for name in ("connections", "channels", "consumers")},
     }
 
 

@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import logging
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -21,7 +21,8 @@ from shardmq.client.api.recovery import DEFAULT_RECOVERY, Recovery
 from shardmq.client.api.results import ServerProperties
 from shardmq.client.api.tls import check_tls
 from shardmq.client.api.url import Address, addresses_of
-from shardmq.client.core.connection import ConnectionCore, client_properties
+from shardmq.client.core.connection import ConnectionCore
+from shardmq.client.core.introduction import client_properties
 from shardmq.client.core.requests.request import Request
 from shardmq.client.core.validation import check_heartbeat, check_timeout
 from shardmq.errors import ConnectionLost
@@ -43,6 +44,7 @@ def connect(
     tls: ssl.SSLContext | None = None,
     metrics: Metrics | Counter | None = None,
     administrative: bool = False,
+    properties: Mapping[str, Any] | None = None,
 ) -> "Opening[Connection]":
     """Connect to a broker, to the first address that answers: await it, or enter it with `async with`.
 
@@ -61,13 +63,16 @@ def connect(
             Called some ten times a second at most, on the event loop.
         administrative: log in to manage, in no virtual host: `topology` lists what is in all that the user may see, and
             there is no publishing or consuming. For users with a tag.
+        properties: what lists of connections show of this program beside its own, as {"connection_name": "billing"};
+            4096 bytes at most are kept.
 
     Raises:
         InvalidRequest: an URL or number makes no sense, or a file for TLS is not what it should be.
         ConnectionLost: nobody answers there.
         AuthenticationFailed: user, password or virtual host are refused.
     """
-    return Opening(_connect(addresses_of(url, administrative), timeout, heartbeat, recovery, tls, metrics))
+    told = client_properties(properties)
+    return Opening(_connect(addresses_of(url, administrative), timeout, heartbeat, recovery, tls, metrics, told))
 
 
 async def _connect(
@@ -77,6 +82,7 @@ async def _connect(
     recovery: Recovery | None,
     tls: ssl.SSLContext | None,
     metrics: Metrics | Counter | None,
+    properties: dict[str, Any],
 ) -> "Connection":
     check_tls(addresses, tls)
     check_heartbeat(heartbeat)
@@ -84,7 +90,8 @@ async def _connect(
     if recovery is not None:
         recovery.check()
     connection = Connection.__new__(Connection)
-    connection._set_up(addresses, timeout, heartbeat, recovery, tls, None if metrics is None else counter_of(metrics))
+    counter = None if metrics is None else counter_of(metrics)
+    connection._set_up(addresses, timeout, heartbeat, recovery, tls, counter, properties)
     try:
         await connection._open()
     except BaseException:
@@ -110,6 +117,7 @@ class Connection(HookRegistration, AdministrationRequests, PolicyRequests, Stati
         recovery: Recovery | None,
         tls: ssl.SSLContext | None,
         counter: Counter | None,
+        properties: dict[str, Any],
     ) -> None:
         self.timeout = timeout
         """Seconds each answer is waited for."""
@@ -118,7 +126,8 @@ class Connection(HookRegistration, AdministrationRequests, PolicyRequests, Stati
         self._hooks = Hooks(self._call_soon, self._adopt)
         self._meter = MetricsCounter(counter, self._report_later) if counter is not None else None
         self._core = ConnectionCore(addresses[0], heartbeat, recovery is not None, self._hooks, self._meter)
-        self._transport = Transport(self._core, addresses, tls, recovery, timeout, client_properties())
+        self._transport = Transport(self._core, addresses, tls, recovery, timeout, properties)
+        self._properties = properties
         self._channels: set[Channel] = set()
         self._own_channel: Channel | None = None
 
@@ -198,7 +207,7 @@ class Connection(HookRegistration, AdministrationRequests, PolicyRequests, Stati
     async def _open(self) -> None:
         await self._transport.start()
         opened: asyncio.Future[ServerProperties] = self._loop.create_future()
-        self._core.open(client_properties(), opened)
+        self._core.open(self._properties, opened)
         self._transport.transmit()
         await self._transport.wait(opened, self.timeout, f"opening the connection to {self._core.state.address}")
         self._transport.start_beating()

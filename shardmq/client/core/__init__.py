@@ -1,6 +1,7 @@
 """The protocol core: no sockets, threads or event loop.
 
 connection.py        One connection over all its lives: requests in, frames out.
+introduction.py      What a program says of itself when it connects.
 state.py             What a connection knows, and the small steps its parts share.
 dispatch.py          What the server says, and whom that settles.
 restore.py           The order in which a reconnected connection is made as it was.

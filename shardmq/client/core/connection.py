@@ -11,8 +11,6 @@ threads at once; its owner sees to that. Once it is lost, everything waiting has
 While it is down or restoring, what is asked and published is held, behind what was under way when it broke.
 """
 
-import os
-import sys
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -393,8 +391,3 @@ class ConnectionCore:
             channel.unheard.discard(tag)
 
         self.state.send_request(PendingRequest(channel, BasicCancel(0, channel.number, tag), reply, finish))
-
-
-def client_properties() -> dict[str, Any]:
-    """What the broker shows of this program in lists of connections."""
-    return {"product": "shardmq-python", "python": sys.version.split()[0], "pid": os.getpid(), "record_keys": True}

@@ -1,7 +1,7 @@
 """A connection to the broker, for programs with threads: any thread may use it and everything on it."""
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -12,7 +12,8 @@ from shardmq.client.api.recovery import DEFAULT_RECOVERY, Recovery
 from shardmq.client.api.results import ServerProperties
 from shardmq.client.api.tls import check_tls
 from shardmq.client.api.url import Address, addresses_of
-from shardmq.client.core.connection import ConnectionCore, client_properties
+from shardmq.client.core.connection import ConnectionCore
+from shardmq.client.core.introduction import client_properties
 from shardmq.client.core.requests.request import Request
 from shardmq.client.core.validation import check_heartbeat, check_timeout
 from shardmq.client.sync.answers import PendingAnswer
@@ -38,6 +39,7 @@ def connect(
     metrics: Metrics | Counter | None = None,
     workers: int = WORKERS,
     administrative: bool = False,
+    properties: Mapping[str, Any] | None = None,
 ) -> "Connection":
     """Connect to a broker: to the first address that answers.
 
@@ -57,6 +59,8 @@ def connect(
         workers: handlers (`Channel.basic_consume`) that may run at once.
         administrative: log in to manage, in no virtual host: `topology` lists what is in all that the user may see, and
             there is no publishing or consuming. For users with a tag.
+        properties: what lists of connections show of this program beside its own, as {"connection_name": "billing"};
+            4096 bytes at most are kept.
 
     Raises:
         InvalidRequest: an URL or number makes no sense, or a file for TLS is not what it should be.
@@ -72,9 +76,8 @@ def connect(
     if workers < 1:
         raise InvalidRequest(f"a connection has at least 1 worker, not {workers}")
     connection = Connection.__new__(Connection)
-    connection._set_up(
-        addresses, timeout, heartbeat, recovery, tls, None if metrics is None else counter_of(metrics), workers
-    )
+    counter, told = None if metrics is None else counter_of(metrics), client_properties(properties)
+    connection._set_up(addresses, timeout, heartbeat, recovery, tls, counter, workers, told)
     try:
         connection._open()
     except BaseException:
@@ -102,6 +105,7 @@ class Connection(HookRegistration, AdministrationRequests, PolicyRequests, Stati
         tls: ssl.SSLContext | None,
         counter: Counter | None,
         workers: int,
+        properties: dict[str, Any],
     ) -> None:
         self.timeout = timeout
         """Seconds each answer is waited for."""
@@ -114,7 +118,8 @@ class Connection(HookRegistration, AdministrationRequests, PolicyRequests, Stati
             self._meter = MetricsCounter(counter, self._report)
         self._core = ConnectionCore(addresses[0], heartbeat, recovery is not None, self._hooks, self._meter)
         reconnect = Reconnect(addresses, tls, recovery, timeout)
-        self._transport = Transport(self._core, reconnect, timeout, client_properties())
+        self._transport = Transport(self._core, reconnect, timeout, properties)
+        self._properties = properties
         if self._meter is not None:
             self._reporter = MetricsReporter(f"shardmq metrics {addresses[0]}", self._transport.lock)
         self._channels: set[Channel] = set()
@@ -192,7 +197,7 @@ class Connection(HookRegistration, AdministrationRequests, PolicyRequests, Stati
         if self._reporter is not None and self._meter is not None:
             self._reporter.start(self._meter)
         with self._transport.lock:
-            self._core.open(client_properties(), opened)
+            self._core.open(self._properties, opened)
             self._transport.transmit()
         self._transport.wait(opened, self.timeout, f"opening the connection to {self._core.state.address}")
 

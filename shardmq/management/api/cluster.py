@@ -7,7 +7,7 @@ from typing import Any, Final
 from shardmq.management.samples.spans import now
 from shardmq.management.state.facts import LIKE_RABBITMQ, Facts
 from shardmq.management.web.call import Call, Row
-from shardmq.management.web.endpoint import Answer, Endpoint, Right
+from shardmq.management.web.endpoint import NO_CONTENT, Answer, Endpoint, Right
 from shardmq.management.web.errors import ApiError
 from shardmq.management.web.paged import asked_spans, message_stats, with_samples
 from shardmq.runtime.memory import machine_bytes
@@ -250,14 +250,8 @@ async def memory(call: Call) -> Answer:
 
 
 async def login_attempts(call: Call) -> Answer:
-    """How many logins there were, by protocol; those over HTTP are logins of this process at the broker, too."""
-    gateways = [row["logins"] for row in (await _find_node(call))["processes"] if "logins" in row]
-    protocols = {protocol for logins in gateways for protocol in logins}
-    counts = {
-        protocol: {kind: sum(logins[protocol][kind] for logins in gateways if protocol in logins) for kind in KINDS}
-        for protocol in protocols
-    }
-    counts["http"] = call.caller.logins
+    """How many logins there were, by protocol."""
+    counts = call.facts.logins.since((await _find_node(call))["processes"])
     return Answer(
         [
             {
@@ -271,8 +265,18 @@ async def login_attempts(call: Call) -> Answer:
     )
 
 
-KINDS: Final = ("succeeded", "failed")
-"""How logins end."""
+async def reset_login_attempts(call: Call) -> Answer:
+    """Have logins count from 0; of sources nothing is counted."""
+    call.facts.logins.reset((await _find_node(call))["processes"])
+    return NO_CONTENT
+
+
+async def reset(call: Call) -> Answer:
+    """Forget all samples; counts stay."""
+    if "node" in call.request.match_info:
+        await _find_node(call)
+    call.facts.samples.clear()
+    return NO_CONTENT
 
 
 async def cluster_name(call: Call) -> Answer:
@@ -306,6 +310,14 @@ ENDPOINTS: Final = (
     _get("/nodes/{node}", get_node, Right.MONITORING, "The broker as one node."),
     _get("/nodes/{node}/memory", memory, Right.MONITORING, "The memory of the broker, by process."),
     _get("/auth/attempts/{node}", login_attempts, Right.MONITORING, "Logins, by protocol.", list[Row]),
+    *(
+        Endpoint("DELETE", path, reset_login_attempts, Right.MONITORING, "Count logins from 0.")
+        for path in ("/auth/attempts/{node}", "/auth/attempts/{node}/source")
+    ),
+    *(
+        Endpoint("DELETE", path, reset, Right.ADMINISTRATOR, "Forget all samples.")
+        for path in ("/reset", "/reset/{node}")
+    ),
     _get("/top/{node}", top, Right.MONITORING, "The processes of the broker, by memory."),
     _get("/cluster-name", cluster_name, Right.MANAGEMENT, "The broker's name."),
     _get("/extensions", extensions, Right.MANAGEMENT, "Extensions of the page: none.", list[Row]),

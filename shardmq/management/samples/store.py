@@ -55,6 +55,11 @@ class Samples:
         """How many series there are."""
         return len(self._dense) + len(self._thin)
 
+    def clear(self) -> None:
+        """Forget all samples; series begin anew."""
+        self._dense.clear()
+        self._thin.clear()
+
     def take(self, noun: str, row: Row, at: float, name: str = "") -> None:
         """Add a row of the HTTP API to its series.
 

@@ -2,6 +2,7 @@
 
 callers.py   Logins of those who ask, kept for a while: connections to the broker with their own credentials.
 facts.py     The node's name, and where this process listens.
+login_counts.py  How many logins there were since they were last reset.
 sessions.py  Logins of browsers, by cookie.
 shares.py    Shares of the processor that the broker's processes have.
 """

@@ -253,7 +253,7 @@ def test_refused_changes_and_logins_leave_a_line(managed: Broker, admin: Browser
     assert "guessed" not in log
 
 
-def test_logins_are_counted_by_protocol_and_processes_tell_their_memory(admin: Browser) -> None:
+def test_logins_are_counted_by_protocol_and_processes_tell_their_memory(managed: Broker, admin: Browser) -> None:
     node = admin.get("/overview")["node"]
     counted = {row["protocol"]: row for row in admin.get(f"/auth/attempts/{node}")}
     assert counted.keys() == {"amqp091", "http", "shardmq"}
@@ -261,8 +261,34 @@ def test_logins_are_counted_by_protocol_and_processes_tell_their_memory(admin: B
     for row in counted.values():
         assert row["auth_attempts"] == row["auth_attempts_succeeded"] + row["auth_attempts_failed"]
     assert admin.get(f"/auth/attempts/{node}/source") == []
+    assert admin.ask("DELETE", f"/auth/attempts/{node}") is None
+    with shardmq.connect(managed.url), Browser(managed.management_url, "guest", "guessed") as guesser:
+        assert refused(guesser, "GET", "/whoami")[0] == 401
+    counted = {row["protocol"]: row for row in admin.get(f"/auth/attempts/{node}")}
+    assert [counted[name]["auth_attempts_succeeded"] for name in ("amqp091", "shardmq")] == [0, 1]
+    assert counted["http"]["auth_attempts_failed"] == 1
+    assert refused(admin, "DELETE", "/auth/attempts/nobody/source")[0] == 404
     memory = admin.get(f"/nodes/{node}/memory")["memory"]
     assert memory["total"]["rss"] == sum(memory[name] for name in memory.keys() - {"total", "strategy"}) > 1 << 20
+
+
+def test_connections_of_the_management_process_are_not_among_those_of_clients(managed: Broker, admin: Browser) -> None:
+    with shardmq.connect(managed.url, properties={"connection_name": "billing"}) as connection:
+        own = connection.channel()
+        own.queue_declare("counted", durable=True)
+        admin.get("/shardmq/queues/%2F/counted/messages")  # over a channel in "/" of the management process
+        before = admin.get("/overview")
+        assert {name: before["object_totals"][name] for name in ("connections", "channels", "consumers")} == {
+            "connections": len(admin.get("/connections")),
+            "channels": len(admin.get("/channels")),
+            "consumers": len(admin.get("/consumers")),
+        }
+        (name,) = [row["client_properties"].get("connection_name") for row in admin.get("/connections")]
+        assert name == "billing"
+        with Browser(managed.management_url) as other:
+            assert other.get("/overview")["churn_rates"] == before["churn_rates"]
+        shown = {row["protocol"] for row in connection.topology("connections")}
+        assert shown == {"shardmq", "HTTP"}
 
 
 def test_health_is_checked_with_and_without_a_login(managed: Broker, admin: Browser) -> None:

@@ -86,3 +86,14 @@ def test_totals_are_of_what_the_caller_may_see(managed: Broker, admin: Browser) 
 def test_spans_that_make_no_sense_are_refused(admin: Browser, path: str, query: str) -> None:
     with pytest.raises(Refused, match="bad_request"):
         admin.get(f"{path}?{query}")
+
+
+def test_a_reset_forgets_all_samples_and_no_counts(admin: Browser) -> None:
+    until_sampled(admin, f"/overview?{SPAN}", "queue_totals", "messages_details", least=3)
+    at = time.time()
+    assert admin.ask("DELETE", "/reset") is None
+    found = admin.get(f"/overview?{SPAN}")
+    assert all(each["timestamp"] / 1000 > at - 1 for each in found["queue_totals"]["messages_details"]["samples"])
+    assert found["message_stats"]["publish"] == 3
+    with pytest.raises(Refused, match="no node"):
+        admin.ask("DELETE", "/reset/nobody")
