@@ -164,6 +164,8 @@ class ClientLists:
             "auto_ack": consumer.auto_ack,
             "exclusive": consumer.exclusive,
             "priority": consumer.priority,
+            "gateway": self._state.name,
+            "consumer": consumer.number,
         }
 
 

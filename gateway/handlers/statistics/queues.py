@@ -29,7 +29,7 @@ _DECLARED: Final[dict[str, Callable[[Queue], Any]]] = {
 }
 """Columns that the replica orders queues by. Those of shards are the others."""
 
-COUNTED: Final = ("counts", "rates", "idle_seconds", "dying", "reserved", "segments")
+COUNTED: Final = ("counts", "rates", "idle_seconds", "dying", "reserved", "segments", "head_at", "first_unacked")
 """Columns that shards count, beside those of `queue_row`."""
 
 

@@ -1,5 +1,6 @@
 """Connections, channels and consumers, as RabbitMQ shows them."""
 
+import time
 from typing import Any, Final
 
 from shardmq.client.api.statistics import ListQuery
@@ -133,11 +134,35 @@ async def channels_of(call: Call, vhost: str | None = None) -> list[Row]:
     return with_samples(call, "channels", shown)
 
 
-async def consumers_of(call: Call, vhost: str | None = None) -> list[Row]:
-    """Consumers that the caller may see, in RabbitMQ's words."""
+async def consumers_of(call: Call, vhost: str | None = None, queue: Row | None = None) -> list[Row]:
+    """Consumers that the caller may see, in RabbitMQ's words.
+
+    Args:
+        call: of whoever asks.
+        vhost: theirs; None for all.
+        queue: theirs, with its `consumer_list`: then also what each holds; None for those of all queues.
+    """
     known = await _by_name(call)
     rows = await call.rows("consumers", vhost)
-    return [consumer_row(row, call.facts.node, known.get(row["connection"])) for row in rows]
+    if queue is None:
+        return [consumer_row(row, call.facts.node, known.get(row["connection"])) for row in rows]
+    held = {(each["gateway"], each["consumer"]): each for each in queue["consumer_list"]}
+    return [
+        consumer_row(row, call.facts.node, known.get(row["connection"]))
+        | _held(held.get((row.get("gateway"), row.get("consumer"))))
+        for row in rows
+        if row["queue"] == queue["name"]
+    ]
+
+
+def _held(consumer: Row | None) -> Row:
+    """What a consumer holds, as its shard says."""
+    if consumer is None:
+        return {}
+    held = {"active": consumer["active"], "unacked": consumer["unacked"]}
+    if consumer["oldest_unacked_at"] is not None:
+        held["oldest_unacked_ms"] = max(0, round(time.time() * 1000) - consumer["oldest_unacked_at"])
+    return held
 
 
 SORTS: Final = sort_names(

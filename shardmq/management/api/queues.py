@@ -71,6 +71,8 @@ def _counts(row: Row) -> Row:
         "active_consumers": row["consumers"],
         "memory": 0,
     }
+    if row.get("head_at") is not None:
+        shown["head_message_timestamp"] = row["head_at"] // 1000
     if row.get("counts"):
         shown["message_stats"] = message_stats(row["counts"], rates)
     if row.get("idle_seconds") is not None:
@@ -104,8 +106,10 @@ async def get_queue(call: Call) -> Answer:
     vhost, name = call.part("vhost"), call.part("queue")
     await call.check_vhost(vhost)
     row = await (await call.caller.administration()).stats_get("queues", vhost, name)
-    consumers = [each for each in await consumers_of(call, vhost) if each["queue"]["name"] == name]
+    consumers = await consumers_of(call, vhost, row)
     (shown,) = with_samples(call, "queues", [queue_row(row, call.facts.node)])
+    oldest = [each["oldest_unacked_ms"] for each in consumers if each.get("oldest_unacked_ms") is not None]
+    shown |= {"oldest_unacked_ms": max(oldest)} if oldest else {}
     return Answer({**shown, "consumer_details": consumers, "incoming": [], "deliveries": []})
 
 

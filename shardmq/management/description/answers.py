@@ -90,6 +90,8 @@ class Queue(TypedDict):
     consumers: NotRequired[int]
     message_stats: NotRequired[Row]
     idle_since: NotRequired[str]
+    head_message_timestamp: NotRequired[int]
+    oldest_unacked_ms: NotRequired[int]
     consumer_details: NotRequired[list[Row]]
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from shardmq.management.findings.finding import Finding
 from shardmq.management.findings.looks import Looks
 from shardmq.management.findings.past import Past
-from shardmq.management.findings.rules import broker, clients, flow, queues
+from shardmq.management.findings.rules import ages, broker, clients, flow, queues
 from shardmq.management.findings.sight import Asked, Sight, look
 
 RULES: Final[tuple[Callable[[Sight], Iterable[Finding]], ...]] = (
@@ -25,6 +25,8 @@ RULES: Final[tuple[Callable[[Sight], Iterable[Finding]], ...]] = (
     queues.full,
     queues.reserved,
     queues.damaged,
+    ages.head_waits,
+    ages.unacked_waits,
     flow.redelivered,
     flow.overdue,
     flow.expired,

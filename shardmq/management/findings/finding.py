@@ -22,6 +22,7 @@ KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "falls-behind": (WARNING,),
     "group-lags": (WARNING,),
     "group-without-members": (WARNING,),
+    "head-waits": (WARNING,),
     "many-channels": (WARNING,),
     "near-limit": (ERROR, WARNING),
     "no-consumers": (WARNING,),
@@ -34,6 +35,7 @@ KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "shard-away": (ERROR,),
     "single-active-consumer-idle": (WARNING,),
     "transaction-open": (WARNING,),
+    "unacked-waits": (WARNING,),
     "unroutable": (WARNING,),
 }
 """All rules, with the severities of what they find."""

@@ -11,11 +11,12 @@ USUAL_SECONDS: Final = 600.0
 
 
 class Past:
-    """Flushes of shards and the usual rates of publishing, of what the last look saw."""
+    """Flushes of shards, usual rates of publishing and first unacked messages, of what the last look saw."""
 
     def __init__(self) -> None:
         self._flushes: dict[str, tuple[int, float]] = {}
         self._usual: dict[tuple[str, str], tuple[float, float]] = {}  # rate, and monotonic time of the first look
+        self._unacked: dict[tuple[str, str], tuple[int, float]] = {}  # number, and monotonic time of the first look
         self._at = time.monotonic()
 
     def flushes(self, processes: Iterable[Row]) -> dict[str, tuple[int, float]]:
@@ -49,3 +50,18 @@ class Past:
                 known[key] = usual
             self._usual[key] = (usual + weight * (rate - usual), since)
         return known
+
+    def unacked(self, queues: Iterable[Row], now: float) -> dict[tuple[str, str], float]:
+        """Seconds that the first unacked message of queues has been the same; remember this look.
+
+        Args:
+            queues: with `first_unacked`.
+            now: monotonic seconds.
+        """
+        before, self._unacked = self._unacked, {}
+        for row in queues:
+            key, number = (row["vhost"], row["name"]), row["first_unacked"]
+            if number is not None:
+                known = before.get(key)
+                self._unacked[key] = known if known is not None and known[0] == number else (number, now)
+        return {key: now - since for key, (_, since) in self._unacked.items() if key in before}

@@ -54,6 +54,7 @@ class Sight:
         transactions: undecided ones; likewise.
         flushes: since the look before, by process: how many, and seconds of all.
         usual: rates of publishing, by virtual host and queue.
+        unacked: seconds that the first unacked message of a queue has been the same, by virtual host and queue.
     """
 
     overview: Row
@@ -67,6 +68,7 @@ class Sight:
     transactions: list[Row]
     flushes: Mapping[str, tuple[int, float]]
     usual: Mapping[tuple[str, str], float]
+    unacked: Mapping[tuple[str, str], float]
 
 
 def is_stalled(row: Row) -> bool:
@@ -162,4 +164,5 @@ async def look(connection: Asked, past: Past) -> Sight:
         await _of_shards(connection, "transactions", overview["away"]),
         past.flushes(overview.get("processes", ())),
         past.usual([row for row in queues if row.get("counts")], time.monotonic()),
+        past.unacked([row for row in queues if row.get("counts")], time.monotonic()),
     )

@@ -2,4 +2,5 @@
 
 status.py  The state of the shard, as `shardmq status` and statistics show it.
 queues.py  Statistics of queues: which come first, one by one, and all together.
+ages.py    How long messages have waited: at the heads of queues, and with consumers.
 """

@@ -9,6 +9,7 @@ from shardmq.bus.listener import Responder
 from shardmq.bus.messages.statistics import QueueStatistics, RankQueues, ShardStatistics
 from shardmq.errors import ReplyCode, RowDamaged
 from shardmq.runtime.statistics.rates import add, named
+from shardmq.shards.handlers.statistics.ages import Ages, first_unacked
 from shardmq.shards.queues.tally import COUNTS
 from shardmq.shards.state.hosted_queue import HostedQueue
 from shardmq.shards.state.queue_rates import RATED, rates_of
@@ -62,6 +63,7 @@ class Statistics:
     def __init__(self, state: ShardState, table: Callable[[bool], Row]) -> None:
         self._state = state
         self._table = table
+        self._ages = Ages(state.buffer)
         self.handlers: dict[type, Callable[[Any, Any], None]] = {
             RankQueues: self._rank,
             QueueStatistics: self._describe,
@@ -81,6 +83,7 @@ class Statistics:
 
     def _describe(self, responder: Responder[list[Row]], message: QueueStatistics) -> None:
         state, rows = self._state, []
+        self._ages.begin()
         for number in message.queues:
             hosted = state.queues.get(number)
             out = state.quarantine.queues.get(number)
@@ -106,13 +109,18 @@ class Statistics:
             "counts": named(COUNTS, queue.counts()),
             "rates": {**rates, "messages": round(rates["ready"] + rates["unacked"], 3)},
             "idle_seconds": None if hosted.sample is None else round(time.monotonic() - hosted.sample.moved_at, 1),
+            "head_at": self._ages.head_at(queue),
+            "first_unacked": first_unacked(hosted),
         }
         for offset in ("first_offset", "next_offset"):
             if offset in table:
                 row[offset] = table[offset]
         if is_detailed:
             row["producers"] = 0 if hosted.producers is None else len(hosted.producers)
-            row["consumer_list"] = [consumer.table() for consumer in hosted.consumers]
+            row["consumer_list"] = [
+                {**consumer.table(), "oldest_unacked_at": at}
+                for consumer, at in zip(hosted.consumers, self._ages.unacked_at(hosted), strict=True)
+            ]
         return row
 
     def _sum(self, responder: Responder[Row], message: ShardStatistics) -> None:

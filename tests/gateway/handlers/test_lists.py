@@ -69,6 +69,8 @@ def test_every_gateway_lists_the_connections_of_all(pair: Broker) -> None:
             "auto_ack": False,
             "exclusive": False,
             "priority": 5,
+            "gateway": next(row["gateway"] for row in rows if row["name"] == own),
+            "consumer": 1,
         }
 
 

@@ -62,6 +62,8 @@ def test_queues_where_messages_stay_are_found(channel: shardmq.Channel, admin: B
         ("group-without-members", "events/readers"),
         ("reservation-holds", "kept"),
         ("falls-behind", "much"),
+        ("head-waits", "much"),
+        ("unacked-waits", "much"),
         ("ack-timeout-loop", "late"),
     )
     assert rows["no-consumers", "unread"]["numbers"] == {"ready": 3, "consumers": 0}
@@ -72,6 +74,15 @@ def test_queues_where_messages_stay_are_found(channel: shardmq.Channel, admin: B
     assert rows["group-without-members", "events/readers"]["numbers"]["lag"] == 1
     assert rows["reservation-holds", "kept"]["numbers"]["reserved"] == 3
     assert rows["falls-behind", "much"]["numbers"]["consumers"] == 1
+    assert (
+        rows["head-waits", "much"]["numbers"]["consumers"] == rows["unacked-waits", "much"]["numbers"]["unacked"] / 10
+    )
+    assert rows["unacked-waits", "much"]["numbers"]["same_seconds"] > 1
+    much = admin.get("/queues/%2F/much")
+    assert abs(time.time() - much["head_message_timestamp"]) < 60
+    (consumer,) = much["consumer_details"]
+    assert consumer["unacked"] == 10
+    assert consumer["oldest_unacked_ms"] == much["oldest_unacked_ms"] > 1000
     assert rows["ack-timeout-loop", "late"]["numbers"]["timeout_ms"] == 50
     until(lambda: ("expires-unread", "short") not in told(admin), "nothing expires any more")
     del late, slow

@@ -17,7 +17,7 @@ def queue(rate: float) -> dict[str, Any]:
 
 
 def sight(queues: list[dict[str, Any]], flushes: Any, usual: Any) -> Sight:
-    return Sight({}, queues, set(), {}, {}, [], [], [], [], flushes, usual)
+    return Sight({}, queues, set(), {}, {}, [], [], [], [], flushes, usual, {})
 
 
 def test_a_disk_is_slow_where_the_flushes_since_the_last_look_took_long() -> None:

@@ -100,7 +100,10 @@ def test_a_shard_that_is_away_is_found(broker: Broker, browser: Browser) -> None
     until(lambda: "shard-away" not in rules(browser), "the shard is back")
 
 
-def test_a_damaged_queue_is_found(broker: Broker, channel: shardmq.Channel) -> None:
+def test_a_damaged_queue_is_found(broker: Broker, browser: Browser, channel: shardmq.Channel) -> None:
+    publish(channel, "old", 10)
+    assert channel.basic_get("old", auto_ack=True)
+    old = browser.get("/queues/%2F/old")
     publish(channel, "hurt", 10)
     with channel.publisher() as publisher:
         publisher.publish_many("", "hurt", [NEEDLE] * 10)
@@ -113,8 +116,9 @@ def test_a_damaged_queue_is_found(broker: Broker, channel: shardmq.Channel) -> N
         messages = connection.channel().consume("hurt", prefetch=30)
         with pytest.raises(shardmq.errors.Unavailable):
             list(messages)
-    with Browser(broker.management_url) as browser:
-        assert gathered(browser, ("queue-damaged", "hurt"))["queue-damaged", "hurt"]["severity"] == "error"
+    with Browser(broker.management_url) as admin:
+        assert admin.get("/queues/%2F/old")["head_message_timestamp"] == old["head_message_timestamp"]
+        assert gathered(admin, ("queue-damaged", "hurt"))["queue-damaged", "hurt"]["severity"] == "error"
 
 
 def test_the_document_names_all_rules() -> None:

@@ -171,8 +171,17 @@ function Actions({ queue, place, again }) {
         onDone=${() => go(["queues"])}
       />
     </div>
-    <p class="dim">Last used ${queue.idle_since ? age(Date.parse(queue.idle_since)) : "now"}.</p>
+    <p class="dim">${usedOf(queue)}</p>
   </section>`;
+}
+
+// When it was used, and how long what is in it has waited.
+function usedOf(queue) {
+  const { head_message_timestamp: head, oldest_unacked_ms: unacked } = queue;
+  const said = [`Last used ${queue.idle_since ? age(Date.parse(queue.idle_since)) : "now"}.`];
+  if (head !== undefined) said.push(`The message at the head came ${age(1000 * head)}.`);
+  if (unacked !== undefined) said.push(`The oldest unacknowledged message is ${duration(unacked)} old.`);
+  return said.join(" ");
 }
 
 function Move({ queue, onDone }) {
