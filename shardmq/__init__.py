@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from shardmq.client.api.message import Batch, Message
     from shardmq.client.api.metrics import Metrics
     from shardmq.client.api.recovery import Recovered, Recovery
-    from shardmq.client.api.results import QueueDeclared, QueueSlice, Reserved, Sealed
+    from shardmq.client.api.results import QueueDeclared, QueueSlice, Reserved, Sealed, SearchPage
     from shardmq.client.api.returns import ReturnedMessage
     from shardmq.client.api.statistics import ListQuery
     from shardmq.client.api.topics import Pulled
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from shardmq.client.sync.publisher import Publisher
     from shardmq.client.sync.transaction import Transaction
     from shardmq.message.properties import Properties
+    from shardmq.search.filters import SearchFilters
 
 __all__ = [
     "Batch",
@@ -47,6 +48,8 @@ __all__ = [
     "Reserved",
     "ReturnedMessage",
     "Sealed",
+    "SearchFilters",
+    "SearchPage",
     "Transaction",
     "aio",
     "connect",
@@ -72,6 +75,8 @@ _DEFINED_IN = {
     "ReturnedMessage": "shardmq.client.api.returns",
     "Pulled": "shardmq.client.api.topics",
     "Sealed": "shardmq.client.api.results",
+    "SearchFilters": "shardmq.search.filters",
+    "SearchPage": "shardmq.client.api.results",
     "Transaction": "shardmq.client.sync.transaction",
     "connect": "shardmq.client.sync.connection",
 }

@@ -16,11 +16,12 @@ from shardmq.client.aio.transaction import Transaction
 from shardmq.client.api.message import Batch, Message
 from shardmq.client.api.metrics import Metrics
 from shardmq.client.api.recovery import Recovered, Recovery
-from shardmq.client.api.results import QueueDeclared, QueueSlice, Reserved, Sealed
+from shardmq.client.api.results import QueueDeclared, QueueSlice, Reserved, Sealed, SearchPage
 from shardmq.client.api.returns import ReturnedMessage
 from shardmq.client.api.statistics import ListQuery
 from shardmq.client.api.topics import Pulled
 from shardmq.message.properties import Properties
+from shardmq.search.filters import SearchFilters
 
 __all__ = [
     "Batch",
@@ -40,6 +41,8 @@ __all__ = [
     "Reserved",
     "ReturnedMessage",
     "Sealed",
+    "SearchFilters",
+    "SearchPage",
     "Transaction",
     "connect",
 ]

@@ -88,6 +88,9 @@ RESERVED_KEPT_MS: Final = 10 * 60 * 1000
 SLICES_MAX: Final = 4096
 """Slices that a queue is cut into for reading it in parallel."""
 
+SEARCH_FOUND_MAX: Final = 1000
+"""Messages that one answer to a search brings; who wants more searches on."""
+
 RESERVATION_MS: Final = 3600 * 1000
 """How long messages are reserved unless it is said otherwise."""
 

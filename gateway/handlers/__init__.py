@@ -3,7 +3,7 @@
 topology.py        Exchanges, queues and bindings: permissions, then commands for the coordinator.
 transactions.py    Begin, seal, commit, abort.
 atomic_commit.py   Publishes and settlements of one channel, committed together.
-reads.py           Slices, reads and reservations.
+reads.py           Slices, reads, reservations and searches.
 administration.py  Virtual hosts, users, permissions, limits, definitions.
 policies.py        Policies, operator policies, topic permissions: who may change them, and what they would change.
 lists.py           Lists of what exists, and the status.

@@ -1,4 +1,4 @@
-"""Slices, reads and reservations: requests by which a queue is read in parallel.
+"""Slices, reads and reservations, by which a queue is read in parallel; and searches of queues and topics.
 
 All of them take the permission to read the queue, as consuming does, and are answered by the queue's shard.
 """
@@ -8,14 +8,21 @@ from functools import partial
 from typing import Any, Final
 
 from shardmq.bus.coordinator_link import Reply
-from shardmq.bus.messages.reads import EndReservation, Read, Reserve, SeenBatch, Slices
+from shardmq.bus.messages.reads import EndReservation, Found, Read, Reserve, Search, SeenBatch, Slices
 from shardmq.errors import InvalidRequest
 from shardmq.gateway.handlers.replies import delivery_tables, shaped
+from shardmq.gateway.handlers.topics.partitions import no_partition, partitions_read
 from shardmq.gateway.session import large_messages
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.client import Client
 from shardmq.limits import RESERVATION_MS
-from shardmq.protocol.native.operations.reads import QueueRead, QueueReserve, QueueSlices, ReservationEnd
+from shardmq.protocol.native.operations.reads import (
+    MessagesSearch,
+    QueueRead,
+    QueueReserve,
+    QueueSlices,
+    ReservationEnd,
+)
 from shardmq.topology.entities import Queue, check_name
 
 ALL: Final = 2**63 - 1
@@ -60,6 +67,37 @@ def queue_read(channel: Channel, operation: QueueRead, reply: Reply) -> None:
         }
 
     message = Read(queue.id, first, end, operation.count, reservation)
+    large_messages.look(channel, partial(client.state.links[queue.shard].ask, message), shaped(reply, shape))
+
+
+def messages_search(channel: Channel, operation: MessagesSearch, reply: Reply) -> None:
+    """Find messages of a queue, or of a partition of a topic, and leave all as it is.
+
+    Raises:
+        AccessRefused: not permitted.
+        NotFound: no such queue or topic, or no such partition of it.
+        ResourceLocked: it is exclusive to another connection.
+    """
+    client, name, number = channel.client, operation.queue, operation.partition
+    if (client.vhost, name) in client.state.topology.queues:
+        queues = [_readable(client, name)]
+    else:
+        queues = partitions_read(client, name)
+    if number >= len(queues):
+        raise no_partition(client, name, number, len(queues))
+    queue = queues[number]
+
+    def shape(found: Found) -> dict[str, Any]:
+        return {
+            "deliveries": delivery_tables(found.deliveries, reads_keys=client.reads_keys, place="first"),
+            "looked_at": found.looked_at,
+            "next": found.following,
+            "left": found.left,
+            "cut": found.cut,
+            "partitions": len(queues),
+        }
+
+    message = Search(queue.id, operation.first, operation.count, operation.filters)
     large_messages.look(channel, partial(client.state.links[queue.shard].ask, message), shaped(reply, shape))
 
 
@@ -127,6 +165,7 @@ def _check_ranges(operation: ReservationEnd) -> None:
 REQUESTS: Final[dict[type[Any], Any]] = {
     QueueSlices: queue_slices,
     QueueRead: queue_read,
+    MessagesSearch: messages_search,
     QueueReserve: queue_reserve,
     ReservationEnd: reservation_end,
 }

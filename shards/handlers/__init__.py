@@ -9,6 +9,7 @@ transactions.py   Staged publishes: taken in, sealed, prepared, decided.
 decisions.py      Decided transactions: their messages join their queues, or are dropped, in portions.
 reservations.py   Messages reserved under a name, for a time.
 reads.py          Queues cut into slices, and read without changing them.
+searches.py       Messages that fit filters, found in slices between other work.
 partitions/       What is asked of partitions alone: pulls, groups.
 delays.py         Delayed publishes, and messages that were returned with a delay.
 dead_letters.py   Dead letters on their way to a gateway.

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from shardmq.bus.listener import Responder
-from shardmq.bus.messages.reads import Read, SeenBatch, Slices
+from shardmq.bus.messages.reads import Read, Search, SeenBatch, Slices
 from shardmq.errors import ReplyCode, RowDamaged
 from shardmq.shards.handlers.reservations import ActiveReservation, Reservations
+from shardmq.shards.handlers.searches import Searches
 from shardmq.shards.queues.delivery import SUBQUEUE_BITS, Delivery
 from shardmq.shards.queues.plain_queue import PEEK_BYTES
 from shardmq.shards.queues.queue import Queue
@@ -41,16 +42,22 @@ class Reads:
         self._state = state
         self._reservations = reservations
         self._waiting: deque[tuple[Responder[tuple[Sequence[SeenBatch], int | None]], Read]] = deque()
+        self._searches = Searches(state)
         self._room = PASS_BYTES
-        self.handlers: dict[type, Callable[[Any, Any], None]] = {Slices: self._slices, Read: self._read}
+        self.handlers: dict[type, Callable[[Any, Any], None]] = {
+            Slices: self._slices,
+            Read: self._read,
+            Search: self._searches.take,
+        }
 
     @property
     def is_behind(self) -> bool:
-        """Whether readers wait for another pass."""
-        return bool(self._waiting)
+        """Whether readers or searches wait for another pass."""
+        return bool(self._waiting) or self._searches.is_behind
 
     def begin(self) -> None:
-        """A pass begins: readers that wait have their turn."""
+        """A pass begins: readers that wait have their turn, and searches go on for a moment."""
+        self._searches.begin()
         self._room = PASS_BYTES
         while self._waiting and self._room > 0:
             responder, message = self._waiting.popleft()

@@ -32,7 +32,15 @@ VERBS = {
     ),
     *("exchange_bind", "exchange_declare", "exchange_delete", "exchange_unbind", "publisher", "queue_bind"),
     *("queue_declare", "queue_delete", "queue_peek", "queue_purge", "queue_read", "queue_reserve", "queue_slices"),
-    *("queue_unbind", "reservation_end", "topic_declare", "topic_delete", "topic_extend", "topic_info"),
+    *(
+        "messages_search",
+        "queue_unbind",
+        "reservation_end",
+        "topic_declare",
+        "topic_delete",
+        "topic_extend",
+        "topic_info",
+    ),
     *("transaction", "transaction_abort"),
 }
 OF_A_CONNECTION = {

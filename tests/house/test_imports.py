@@ -28,6 +28,7 @@ def offenders(rooms: tuple[str, ...], banned: frozenset[str] | set[str]) -> list
         "shardmq.message",
         "shardmq.ranges",
         "shardmq.topology",
+        "shardmq.search",
         "shardmq.definitions",
         "shardmq.client.core",
         "shardmq.coordinator.rules",
@@ -44,7 +45,7 @@ FLOORS = (
     ({"shardmq.aio", "shardmq.otel"}, 6),
     (PROCESSES, 5),
     ({"shardmq.client", "shardmq.bus", "shardmq.definitions"}, 4),
-    ({"shardmq.protocol", "shardmq.topology"}, 3),
+    ({"shardmq.protocol", "shardmq.search", "shardmq.topology"}, 3),
     ({"shardmq.message", "shardmq.runtime", "shardmq.storage"}, 2),
 )
 """Rooms and the floor they are on; `shardmq` itself is above all of the SDK, its own modules are below everything."""

@@ -7,6 +7,7 @@ import msgspec
 from shardmq.bus.messages.base import Request
 from shardmq.bus.messages.streams import Reading
 from shardmq.message.record_batch import RecordBatch
+from shardmq.search.filters import SearchFilters
 
 SeenBatch = tuple[int, bool, int, RecordBatch]
 """Messages that stay in the queue: sequence number of the first, redelivered, failed deliveries, records."""
@@ -88,6 +89,43 @@ class Pull(Request[Pulled], frozen=True, tag=110):
     wait_ms: int = 0
 
 
+class Found(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What a Search found.
+
+    Attributes:
+        deliveries: the messages, in the order of their numbers.
+        looked_at: messages looked at for this answer.
+        following: the number to search on from; None at the end.
+        left: about how many messages are from there on.
+        cut: of those looked at, the ones that were looked into in part only: long or broken bodies.
+    """
+
+    deliveries: Sequence[SeenBatch]
+    looked_at: int
+    following: int | None
+    left: int
+    cut: int = 0
+
+
+class Search(Request[Found], frozen=True, tag=116):
+    """Find ready messages of a queue, or messages of a partition, and change nothing.
+
+    The answer comes when `count` messages are found, at the end of the queue, or after part of a second, whatever was
+    found by then.
+
+    Attributes:
+        queue: id of the queue.
+        first: the number to begin at.
+        count: of messages to find, at most.
+        filters: which.
+    """
+
+    queue: int
+    first: int
+    count: int
+    filters: SearchFilters
+
+
 class Reserve(Request[tuple[int, bool]], frozen=True, tag=53):
     """Reserve the first ready messages under a name for `lease_ms`, `messages_max` at most.
 
@@ -118,3 +156,7 @@ class EndReservation(Request[int], frozen=True, tag=54):
     name: str
     acknowledge: bool
     ranges: list[tuple[int, int]]
+
+
+ReadRequest = Peek | Slices | Search | Read | Pull | Reserve | EndReservation
+"""What is asked of a shard in this file."""

@@ -18,7 +18,7 @@ from shardmq.bus.messages.groups import (
     StageOffset,
     Starved,
 )
-from shardmq.bus.messages.reads import EndReservation, Peek, Pull, Read, Reserve, Slices
+from shardmq.bus.messages.reads import ReadRequest
 from shardmq.bus.messages.statistics import QueueStatistics, RankQueues, ShardStatistics
 from shardmq.bus.messages.stores import ChangeWatermarks, Copy, Copying, Enroll, Expel, Hold, Identity
 from shardmq.bus.messages.streams import Reading
@@ -330,16 +330,11 @@ ShardRequest = (
     | Inspect
     | AssignQueue
     | DropQueue
-    | Peek
     | PrepareDelete
     | Seal
     | Prepare
     | FollowDecision
-    | Slices
-    | Read
-    | Pull
-    | Reserve
-    | EndReservation
+    | ReadRequest
     | AtomicCommit
     | Enroll
     | Hold

@@ -38,6 +38,9 @@ PULL_COUNT: Final = 10
 READ_COUNT: Final = 1000
 """Messages read at once, unless told otherwise."""
 
+SEARCH_COUNT: Final = 100
+"""Messages that a page of a search finds at most."""
+
 CLOSE_SECONDS: Final = 5.0
 """`close` waits no longer than this for the server's goodbye."""
 

@@ -5,6 +5,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import force_setattr
 
+from shardmq.client.api.message import Message
 from shardmq.errors import ProtocolError, ReplyCode
 from shardmq.limits import CHANNELS_MAX, MESSAGE_BYTES_MAX
 from shardmq.protocol.native.operations.basic import BasicDeliver
@@ -89,6 +90,26 @@ class Reserved(msgspec.Struct, frozen=True):
     is_acknowledged: bool
 
 
+class SearchPage(msgspec.Struct, frozen=True):
+    """What a search found in a part of a queue or partition.
+
+    Attributes:
+        messages: those that fit, each with its `position`.
+        looked_at: how many were looked at for this page.
+        next: the position to search on from; None at the end.
+        left: about how many messages are from there on.
+        cut: how many bodies were looked into in part only: they are long, or compressed and broken.
+        partitions: how many partitions the topic has; 1 for a queue.
+    """
+
+    messages: list[Message]
+    looked_at: int
+    next: int | None
+    left: int
+    cut: int
+    partitions: int
+
+
 class Begun(msgspec.Struct, frozen=True):
     """The state of a transaction when it was begun, or found."""
 
@@ -110,6 +131,17 @@ class _Reserved(msgspec.Struct, frozen=True):
 class _Read(msgspec.Struct, frozen=True):
     deliveries: list[dict[str, Any]]
     next: int | None = None
+
+
+class Searched(msgspec.Struct, frozen=True):
+    """The answer to a search, as it travels."""
+
+    deliveries: list[dict[str, Any]]
+    looked_at: int
+    next: int | None
+    left: int
+    cut: int = 0
+    partitions: int = 1
 
 
 class _Consumer(msgspec.Struct, frozen=True):
@@ -167,8 +199,13 @@ def read(result: object) -> tuple[list[tuple[BasicDeliver, int]], int | None]:
         ProtocolError: the answer is none.
     """
     answer = result_of(_Read, result)
-    numbers = [converted(table.get("first"), int, "QueueRead") for table in answer.deliveries]
-    return list(zip(peeked(answer.deliveries), numbers, strict=True)), answer.next
+    return numbered(answer.deliveries), answer.next
+
+
+def numbered(deliveries: list[dict[str, Any]]) -> list[tuple[BasicDeliver, int]]:
+    """Batches that were read, each with its first message's number. Raises ProtocolError where one is none."""
+    numbers = [converted(table.get("first"), int, "QueueRead") for table in deliveries]
+    return list(zip(peeked(deliveries), numbers, strict=True))
 
 
 def reserved(result: object) -> Reserved:

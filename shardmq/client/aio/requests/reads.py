@@ -4,11 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import TypeVar
 
-from shardmq.client.api.defaults import PEEK_COUNT, READ_COUNT
+from shardmq.client.api.defaults import PEEK_COUNT, READ_COUNT, SEARCH_COUNT
 from shardmq.client.api.message import Message
-from shardmq.client.api.results import QueueSlice, Reserved
+from shardmq.client.api.results import QueueSlice, Reserved, SearchPage
 from shardmq.client.core.requests import reads
 from shardmq.client.core.requests.request import Request
+from shardmq.search.filters import SearchFilters
 
 T = TypeVar("T")
 
@@ -63,6 +64,32 @@ class ReadRequests(ABC):
             end.
         """
         return await self._ask(reads.queue_read(queue, first, end, count, reservation))
+
+    async def messages_search(
+        self,
+        queue: str,
+        filters: SearchFilters | None = None,
+        first: int = 0,
+        count: int = SEARCH_COUNT,
+        partition: int = 0,
+    ) -> SearchPage:
+        """Find messages by filters, on the broker, and leave all as it is; they cannot be acked.
+
+        A page comes after part of a second, with what was found until then; `next` says where to search on. Nothing is
+        kept for a search: who does not go on has ended it.
+
+        Args:
+            queue: whose messages: a queue's that are ready, or those that a stream or topic keeps.
+            filters: which; None for all.
+            first: the position to begin at, in a stream the offset.
+            count: how many to find, 1000 at most.
+            partition: of a topic.
+
+        Raises:
+            InvalidRequest: a filter is none, or its regular expression takes too long.
+            NotFound: there is no such queue or topic, or partition.
+        """
+        return await self._ask(reads.messages_search(queue, filters, first, count, partition))
 
     async def queue_reserve(self, queue: str, reservation: str, messages_max: int = 0, lease_ms: int = 0) -> Reserved:
         """Set ready messages aside under a name: nobody gets them until that ends, readers of the name see them.

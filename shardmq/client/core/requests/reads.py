@@ -7,19 +7,31 @@ from shardmq.client.api.message import Delivery, Message, Peeked
 from shardmq.client.api.results import (
     QueueSlice,
     Reserved,
+    Searched,
+    SearchPage,
+    numbered,
     peeked,
     read,
     reserved,
+    result_of,
     slices,
 )
 from shardmq.client.core.requests.request import Request, counted
 from shardmq.client.core.validation import check_name, check_names, check_number, pairs
 from shardmq.errors import InvalidRequest
-from shardmq.limits import DELAY_MS_MAX, RECORD_BATCH_RECORDS_MAX, SLICES_MAX
-from shardmq.protocol.native.operations.reads import QueueRead, QueueReserve, QueueSlices, ReservationEnd
+from shardmq.limits import DELAY_MS_MAX, RECORD_BATCH_RECORDS_MAX, SEARCH_FOUND_MAX, SLICES_MAX
+from shardmq.protocol.native.operations.reads import (
+    MessagesSearch,
+    QueueRead,
+    QueueReserve,
+    QueueSlices,
+    ReservationEnd,
+)
 from shardmq.protocol.native.operations.topology import (
     QueuePeek,
 )
+from shardmq.search.filters import SearchFilters
+from shardmq.topology.entities import PARTITIONS_MAX
 
 _PEEKED: Final = Peeked()
 
@@ -62,6 +74,27 @@ def queue_read(
         return [message for messages in unpacked for message in messages], go_on
 
     return Request(f"reading queue '{queue}'", shape, QueueRead(0, 0, queue, first, end, count, reservation))
+
+
+def messages_search(
+    queue: str, filters: SearchFilters | None, first: int, count: int, partition: int
+) -> Request[SearchPage]:
+    """Find messages in a part of a queue or partition."""
+    check_names(queue=queue)
+    check_number("first", first, 0, 2**63 - 1)
+    check_number("a count of messages to find", count, 1, SEARCH_FOUND_MAX)
+    check_number("a partition", partition, 0, PARTITIONS_MAX)
+    if filters is not None and not isinstance(filters, SearchFilters):
+        raise TypeError(f"filters are SearchFilters, not {filters!r}")
+
+    def shape(result: object) -> SearchPage:
+        answer = result_of(Searched, result)
+        batches = [Delivery(frame, _PEEKED, queue, number) for frame, number in numbered(answer.deliveries)]
+        messages = [message for batch in batches for message in batch.messages()]
+        return SearchPage(messages, answer.looked_at, answer.next, answer.left, answer.cut, answer.partitions)
+
+    asked = MessagesSearch(0, 0, queue, partition, first, count, filters or SearchFilters())
+    return Request(f"searching '{queue}'", shape, asked)
 
 
 def queue_reserve(queue: str, reservation: str, messages_max: int, lease_ms: int) -> Request[Reserved]:

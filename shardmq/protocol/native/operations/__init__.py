@@ -6,7 +6,7 @@ topology.py        Exchanges, queues and bindings, and looking at them; policies
 topics.py          Topics: declared, deleted, extended, looked at.
 basic.py           Publishing, consuming, delivering, settling, confirms, returns.
 transaction.py     Transactions over any number of queues.
-reads.py           Reading a queue in parallel: slices, reads, reservations.
+reads.py           Reading a queue in parallel: slices, reads, reservations; searching queues and topics.
 groups.py          Which partitions the consumer of a group has.
 offsets.py         Topics by the offsets of their messages, and the offsets of groups.
 statistics.py      What exists in pages, filtered and sorted, with counters and rates.

@@ -103,6 +103,7 @@ OPERATIONS: Final[dict[int, type[Operation]]] = {
     77: topology.TopicPermissionPut,
     78: topology.TopicPermissionDelete,
     79: administration.WatermarksPut,
+    80: reads.MessagesSearch,
 }
 """Operations by the type of their frame. A number never changes its meaning."""
 

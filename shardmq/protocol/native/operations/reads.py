@@ -1,4 +1,4 @@
-"""Reading a queue in parallel: slices, reads, reservations.
+"""Reading a queue in parallel: slices, reads, reservations; and searching queues and topics.
 
 slices ─► read … by any number of clients                     nothing changes
 reserve ─► slices ─► read … ─► reservation.end                acknowledged, or returned to their place
@@ -8,8 +8,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from shardmq.limits import DELAY_MS_MAX, RECORD_BATCH_RECORDS_MAX, SLICES_MAX
+from shardmq.limits import DELAY_MS_MAX, RECORD_BATCH_RECORDS_MAX, SEARCH_FOUND_MAX, SLICES_MAX
 from shardmq.protocol.native.operations.fields import AfterLoss, ClientRequest, Name
+from shardmq.search.filters import SearchFilters
 
 Position = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 """The number of a message in its queue, or of the one behind it."""
@@ -73,3 +74,21 @@ class ReservationEnd(ClientRequest, frozen=True):
     reservation: Name
     acknowledge: bool
     ranges: list[tuple[Position, Position]] = []
+
+
+class MessagesSearch(ClientRequest, frozen=True):
+    """Find messages by filters, without taking them: ready ones of a queue, or those of a partition of a topic.
+
+    `first` is the number, in a stream the offset, to begin at. The answer is Ok: `{"deliveries", "looked_at", "next",
+    "left", "cut", "partitions"}`; it comes after part of a second, with what was found by then. Deliveries are as those
+    of QueueRead. `next` is the number to search on from, nil at the end; `left` about how many messages
+    are there; `cut` how many bodies were looked into in part only; `partitions` how many the topic has, 1 for a queue.
+    """
+
+    after_loss = AfterLoss.ASK_AGAIN
+
+    queue: Name
+    partition: Annotated[int, Meta(ge=0, le=2**31 - 1)]
+    first: Position
+    count: Annotated[int, Meta(ge=1, le=SEARCH_FOUND_MAX)]
+    filters: SearchFilters

@@ -68,6 +68,10 @@ def of_type(kind: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
             return st.lists(of_type(kind.item_type), max_size=3)
         case msgspec.inspect.TupleType(item_types=types):
             return st.tuples(*[of_type(each) for each in types])
+        case msgspec.inspect.VarTupleType(item_type=item, max_length=most):
+            return st.lists(of_type(item), max_size=min(3, most or 3)).map(tuple)
+        case msgspec.inspect.StructType(cls=made, fields=fields):
+            return st.builds(made, **{field.name: of_type(field.type) for field in fields})
         case msgspec.inspect.UnionType(types=types):
             return st.one_of([of_type(each) for each in types])
         case msgspec.inspect.NoneType():
