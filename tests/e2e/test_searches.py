@@ -110,7 +110,7 @@ def test_a_search_over_much_comes_in_pages_and_gives_way(channel: shardmq.Channe
         searching.join()
         other.queue_delete("beside")
     assert not any(page.messages for page in pages)
-    assert [page.looked_at + page.left for page in pages][0] == len(bodies)
+    assert pages[0].looked_at + pages[0].left == len(bodies)
     assert sum(page.looked_at for page in pages) == len(bodies)
     assert len(pages) > 1
     assert confirmed > 20
