@@ -42,7 +42,7 @@ def test_commands_that_documents_name_exist() -> None:
 
 
 def test_the_page_of_commands_has_all_there_are_and_no_others() -> None:
-    assert set(re.findall(r"^\| `shardmq ([a-z]+)` \|", COMMANDS_PAGE.text, re.M)) == set(COMMANDS)
+    assert set(re.findall(r"^\| `shardmq ([a-z-]+)` \|", COMMANDS_PAGE.text, re.M)) == set(COMMANDS)
 
 
 @pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"gateway", "shard", "coordinator", "management"}))
