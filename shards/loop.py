@@ -187,14 +187,14 @@ class ShardLoop:
             or self._state.slices.is_behind
             or self._state.behind
             or self._transactions.is_rolling
-            or self._reads.is_behind
             or self._pulls.is_behind
             or self._copies.is_behind
         ):
             return 0.0
         now = time.monotonic()
         wait = max(0.0, self._tick_at - now)
-        for other in (self._buffer.wait_seconds(now), self._state.schedule.wait_seconds()):
+        waits = (self._buffer.wait_seconds(now), self._state.schedule.wait_seconds(), self._reads.wait_seconds(now))
+        for other in waits:
             if other is not None and other < wait:
                 wait = other
         return wait

@@ -50,10 +50,9 @@ class Reads:
             Search: self._searches.take,
         }
 
-    @property
-    def is_behind(self) -> bool:
-        """Whether readers or searches wait for another pass."""
-        return bool(self._waiting) or self._searches.is_behind
+    def wait_seconds(self, now: float) -> float | None:
+        """Return when readers or searches want another pass, in seconds from now; None where none do."""
+        return 0.0 if self._waiting else self._searches.wait_seconds(now)
 
     def begin(self) -> None:
         """A pass begins: readers that wait have their turn, and searches go on for a moment."""

@@ -31,6 +31,9 @@ from shardmq.shards.topics.partition import Partition
 SLICE_SECONDS: Final = 0.001
 """Searching in one pass, of all searches together: what comes meanwhile waits for so long."""
 
+PAUSE_SECONDS: Final = 0.002
+"""Between two slices, where anything came meanwhile: it finds the shard and its processor free most of the time."""
+
 PAGE_SECONDS: Final = 0.25
 """An answer comes after about so long at the latest: it says how far the search is, and whoever is gone has it end."""
 
@@ -76,11 +79,12 @@ class Searches:
         self._state = state
         self._running: deque[_Running] = deque()
         self._waiting: deque[tuple[Responder[Found], Search]] = deque()
+        self._next_at = 0.0
+        self._passes = 0  # that had brought something at the last slice
 
-    @property
-    def is_behind(self) -> bool:
-        """Whether searches wait for another pass."""
-        return bool(self._running)
+    def wait_seconds(self, now: float) -> float | None:
+        """Return when the next slice is due, in seconds from now; None where there is no search."""
+        return max(0.0, self._next_at - now) if self._running else None
 
     def take(self, responder: Responder[Found], message: Search) -> None:
         """Take a search; it has its first slice in the next pass."""
@@ -94,9 +98,10 @@ class Searches:
 
     def begin(self) -> None:
         """A pass begins: one search has its slice, and what is left of it is the next one's."""
-        if not self._running:
+        now = time.monotonic()
+        if not self._running or now < self._next_at:
             return
-        deadline = time.monotonic() + SLICE_SECONDS
+        deadline = now + SLICE_SECONDS
         for _ in range(len(self._running)):
             search = self._running.popleft()
             if self._slice(search, deadline):
@@ -105,6 +110,9 @@ class Searches:
                 break
         while self._waiting and len(self._running) < RUNNING_MAX:
             self._begin(*self._waiting.popleft())
+        passes = self._state.measures.passes
+        self._next_at = time.monotonic() + PAUSE_SECONDS if passes != self._passes else 0.0
+        self._passes = passes
 
     def _begin(self, responder: Responder[Found], message: Search) -> None:
         hosted = self._state.found(responder, message.queue)

@@ -1,6 +1,7 @@
 """Endpoints that RabbitMQ does not have, over real processes."""
 
 import base64
+import gzip
 from collections.abc import Iterator
 
 import pytest
@@ -30,9 +31,36 @@ def test_messages_are_looked_at_without_a_trace(channel: shardmq.Channel, admin:
     assert (found["next"], found["looked_at"]) == (None, 300)
     assert [each["position"] for each in admin.get(f"{path}?text=299")["messages"]] == [299]
     assert admin.get(f"{path}?key=nothing")["messages"] == []
+    assert [each["position"] for each in admin.get(f"{path}?key=loo*&regex=20%24")["messages"]] == [20, 120, 220]
+    assert [each["position"] for each in admin.get(f"{path}?header=tenant&start=298")["messages"]] == [298, 299]
+    wanted = admin.get(f"{path}?start=8&count=1")["messages"][0]["id"]
+    assert [each["position"] for each in admin.get(f"{path}?id={wanted}")["messages"]] == [8]
+    for words in ("regex=(", "json=order", "since=now", f"text={'x' * 2000}"):
+        with pytest.raises(Refused) as error:
+            admin.get(f"{path}?{words}")
+        assert error.value.status == 400, words
     message = channel.basic_get("looked", auto_ack=True)
     assert message is not None
     assert (message.body, message.redelivered) == (b"number 0", False)
+
+
+def test_topics_are_searched_and_hold_traces(channel: shardmq.Channel, admin: Browser) -> None:
+    channel.topic_declare("kept", 2)
+    body = gzip.compress(b'{"order": {"id": 7}}')
+    properties = shardmq.Properties(message_id="traced", content_encoding="gzip")
+    for partition in range(2):
+        channel.basic_publish("", f"kept-{partition}", b"{}")
+    channel.basic_publish("", "kept-1", body, properties)
+    path = "/shardmq/topics/%2F/kept/messages?json=%24.order.id%20%3D%3D%207&json=%24.order"
+    assert (admin.get(path)["messages"], admin.get(path)["partitions"]) == ([], 2)
+    page = admin.get(f"{path}&partition=1")
+    (row,) = page["messages"]
+    assert (row["position"], row["id"], row["payload_bytes"]) == (1, "traced", len(body))
+    assert base64.b64decode(row["unpacked_base64"]) == b'{"order": {"id": 7}}'
+    assert (page["looked_at"], page["left"], page["next"], page["cut"]) == (2, 0, None, 0)
+    (held,) = admin.get("/shardmq/traces/%2F/traced")["held"]
+    assert (held["queue"], held["is_stream"], held["position"]) == ("kept-1", True, 1)
+    channel.topic_delete("kept")
 
 
 def test_messages_are_moved_in_order(channel: shardmq.Channel, admin: Browser) -> None:

@@ -1,5 +1,6 @@
 """The page in a real browser, over a real broker: what people do with it."""
 
+import gzip
 import json
 import os
 import shlex
@@ -105,6 +106,36 @@ def test_messages_are_looked_at_and_stay(page: Page, channel: shardmq.Channel) -
     page.sees('"order": 4')
     page.sees('tenant: "acme"')
     assert channel.queue_declare("orders.us", passive=True).messages == 20
+    page.click("Where did it go?")
+    page.sees("Now it would pass orders and go to orders.us.")
+    page.sees("queue: it waits there")
+
+
+def test_a_search_of_a_topic_shows_progress_and_is_cancelled(page: Page, channel: shardmq.Channel) -> None:
+    channel.topic_declare("searched", 2)
+    with channel.publisher() as publisher:
+        publisher.publish_many(
+            "", "searched-0", [b'{"n": %d, "list": [[1], [2]]}' % number for number in range(100_000)]
+        )
+        body = gzip.compress(b'{"n": -1, "state": "here"}')
+        publisher.publish("", "searched-1", body, shardmq.Properties(message_id="a/b", content_encoding="gzip"))
+    page.open("topics/%2F/searched")
+    page.fill("json", "$..list[*][0] == 3")
+    page.click("Look")
+    page.find("progress")
+    page.sees("to go")
+    page.click("Cancel")
+    page.sees("; cancelled")
+    page.fill("json", "$.state == here")
+    page.fill("text", "here")
+    page.click("Look")
+    page.sees("1 shown, 100,001 looked at")
+    page.find("details summary").click()
+    page.sees("decompressed")
+    page.open("trace/%2F/a%2Fb")
+    page.sees("stream: it keeps what was consumed")
+    page.sees("searched-1")
+    channel.topic_delete("searched")
 
 
 def test_messages_are_moved(page: Page, channel: shardmq.Channel) -> None:
@@ -299,6 +330,7 @@ VIEWS = (
         "exchanges",
         "exchanges/%2F/orders",
         "topology",
+        "trace",
     ),
     *("connections", "policies", "users", "vhosts", "processes", "definitions"),
 )

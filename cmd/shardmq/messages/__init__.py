@@ -3,6 +3,7 @@
 publish.py        `shardmq publish`.
 consume.py        `shardmq consume`.
 peek.py           `shardmq queue peek`.
+search.py         `shardmq queue search` and `shardmq topic search`.
 move.py           `shardmq queue move`.
 tap.py            `shardmq tap`.
 dead_letters.py   `shardmq dead-letters`: list, redrive.

@@ -1,9 +1,10 @@
-"""`shardmq topic`: list, declare, extend, delete, info."""
+"""`shardmq topic`: list, declare, extend, delete, info; `search` is in a file of its own."""
 
 from typing import Final
 
 import click
 
+from shardmq.cmd.messages.search import search
 from shardmq.cmd.terminal.completion import completing
 from shardmq.cmd.terminal.connection import carry_out, connected, on_channel, rows_of
 from shardmq.cmd.terminal.options import JSON, LIST, URL, YES
@@ -35,7 +36,10 @@ PARTITION_COLUMNS: Final = (
 
 @click.group()
 def topic() -> None:
-    """Topics: list, declare, extend, delete, info."""
+    """Topics: list, declare, extend, delete, info, search."""
+
+
+topic.add_command(search)
 
 
 @topic.command("list")

@@ -6,11 +6,17 @@ Row = dict[str, Any]
 
 
 class Looked(TypedDict):
-    """Messages that were looked at, and the position where the next look begins; null at the end."""
+    """Messages that were found, and the position where the search goes on; null at the end.
+
+    `left` is about how many messages are from there on, `cut` how many bodies were looked into in part only.
+    """
 
     messages: list[Row]
     next: int | None
     looked_at: int
+    left: int
+    cut: int
+    partitions: int
 
 
 class Moved(TypedDict):
@@ -41,9 +47,10 @@ class Buried(TypedDict):
 
 
 class Held(TypedDict):
-    """A message in a queue, with its deaths."""
+    """A message in a queue or stream, with its deaths."""
 
     queue: str
+    is_stream: bool
     position: int
     exchange: str
     routing_key: str
@@ -95,7 +102,7 @@ class Topic(TypedDict):
 
 
 OWN_ANSWERS: Final[dict[str, Any]] = {
-    "/shardmq/queues/{vhost}/{queue}/messages": Looked,
+    **dict.fromkeys(("/shardmq/queues/{vhost}/{queue}/messages", "/shardmq/topics/{vhost}/{topic}/messages"), Looked),
     "/shardmq/queues/{vhost}/{queue}/move": Moved,
     "/shardmq/queues/{vhost}/{queue}/dead-letters": Buried,
     "/shardmq/dead-letters/{vhost}": Buried,

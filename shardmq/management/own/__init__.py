@@ -3,7 +3,7 @@
 choosing.py   Which dead letters a request means.
 dead_letters.py  Dead letters counted by queue, reason and source.
 findings.py   What is wrong, since when, and what to do.
-messages.py   Messages of a queue, looked at without a trace, chosen by key, header and body.
+messages.py   Messages of queues and topics, searched without a trace.
 moving.py     Messages moved from one queue to another.
 policies.py   What a policy would change.
 processes.py  The processes of the broker.
@@ -11,7 +11,7 @@ queues.py     The queues that may hold what somebody looks for.
 redriving.py  Dead letters redriven to the queues that they died in.
 routes.py     Where a message with a routing key would go.
 topics.py     Topics and consumer groups.
-traces.py     Where a message went: the queues that hold it, its deaths, its route.
+traces.py     Where a message went: the queues and streams that hold it, its deaths, its route.
 transactions.py  Transactions that nobody has decided about.
 """
 

@@ -1,29 +1,82 @@
-"""Where a message went: the queues that hold it, its deaths there, and the route it took or would take.
+"""Where a message went: the queues, streams and topics that hold it, its deaths there, and its route.
 
-Messages are known by their id: the publisher's, or else the broker's, which is the same in every queue. Readers see
-what is ready; which queues have messages that nobody sees now is told beside it.
+Messages are known by their id: the publisher's, or else the broker's, which is the same in every queue. The broker
+searches what is ready, and what streams keep; which queues have messages that nobody sees now is told beside it.
 """
 
+import time
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
+from shardmq.client.aio.channel import Channel
 from shardmq.client.api.message import Message
+from shardmq.errors import NotFound, RequestError
 from shardmq.management.api.exchanges import exchange_name
 from shardmq.management.dead_letters.chosen import deaths
-from shardmq.management.dead_letters.walking import Walk
-from shardmq.management.own.queues import queues_of
+from shardmq.management.own.queues import all_queues_of, is_stream
 from shardmq.management.own.routes import Map
 from shardmq.management.web.call import Call, Row
 from shardmq.management.web.endpoint import Answer, Endpoint, Right
 from shardmq.message.json_values import plain
 from shardmq.message.properties import Properties
+from shardmq.search.filters import SearchFilters
 
 HELD_MAX: Final = 100
 """Copies that are told; also how many queues with messages that are not seen."""
 
+SECONDS_MAX: Final = 10.0
+"""For searching all queues; what was found until then is told."""
 
-def _held(queue: str, message: Message) -> Row:
+
+class _Look:
+    """A search of many queues for one message.
+
+    Args:
+        channel: in their virtual host, of the caller.
+        message: its id.
+
+    Attributes:
+        looked_at: messages so far.
+        is_partial: whether there was more to search than there was time.
+        missed: the queues that could not be searched, each with the reason.
+    """
+
+    def __init__(self, channel: Channel, message: str) -> None:
+        self._channel = channel
+        self._filters = SearchFilters(message_id=message)
+        self._until = time.monotonic() + SECONDS_MAX
+        self.looked_at = 0
+        self.is_partial = False
+        self.missed: list[Row] = []
+
+    async def among(self, queues: list[Row]) -> AsyncIterator[tuple[Row, Message]]:
+        """The copies of the message in queues, each with its queue."""
+        for row in queues:
+            try:
+                async for message in self._in(row["name"]):
+                    yield row, message
+            except NotFound:
+                continue  # it was deleted meanwhile
+            except RequestError as fault:
+                self.missed.append({"queue": row["name"], "reason": fault.text})
+
+    async def _in(self, queue: str) -> AsyncIterator[Message]:
+        following: int | None = 0
+        while following is not None:
+            if time.monotonic() >= self._until:
+                self.is_partial = True
+                return
+            page = await self._channel.messages_search(queue, self._filters, following)
+            self.looked_at += page.looked_at
+            for message in page.messages:
+                yield message
+            following = page.next
+
+
+def _held(queue: Row, message: Message) -> Row:
     return {
-        "queue": queue,
+        "queue": queue["name"],
+        "is_stream": is_stream(queue),
         "position": message.position,
         "exchange": message.exchange,
         "routing_key": message.routing_key,
@@ -65,18 +118,17 @@ def _unseen(row: Row) -> Row | None:
 async def trace(call: Call) -> Answer:
     """Where a message went."""
     vhost, wanted = await call.vhost(), call.part("message")
-    queues = await queues_of(call, vhost)
-    walk = Walk(await call.channel(vhost), [row for row in queues if row.get("ready") != 0])
+    queues = await all_queues_of(call, vhost)
+    look = _Look(await call.channel(vhost), wanted)
     held: list[Row] = []
     found: Message | None = None
-    async for queue, messages in walk.portions():
-        for message in messages:
-            if message.message_id == wanted and len(held) < HELD_MAX:
-                held.append(_held(queue, message))
-                found = found or message
+    async for queue, message in look.among([row for row in queues if is_stream(row) or row.get("ready") != 0]):
+        if len(held) < HELD_MAX:
+            held.append(_held(queue, message))
+        found = found or message
     unseen = [row for row in map(_unseen, queues) if row is not None][:HELD_MAX]
     answer = {"held": held, "route": await _route(call, vhost, found), "unseen": unseen}
-    return Answer({**answer, "looked_at": walk.looked_at, "is_partial": walk.is_partial, "missed": walk.missed})
+    return Answer({**answer, "looked_at": look.looked_at, "is_partial": look.is_partial, "missed": look.missed})
 
 
 ENDPOINTS: Final = (

@@ -225,7 +225,7 @@ def test_readers_beyond_what_a_pass_shows_are_served_in_the_next_ones(shard: Clo
     answers = [shard.expect(Answer).result for _ in range(readers)]
     assert shard.passes > 1
     assert [deliveries[0][0] for deliveries, _ in answers].count(0) < readers, "who waited sees the queue as it is then"
-    assert not shard.loop._reads.is_behind
+    assert shard.loop._reads.wait_seconds(0.0) is None
 
 
 def in_segments(shard: Clocked, count: int) -> None:

@@ -11,6 +11,7 @@ import { Queue } from "./queue.js";
 import { Queues } from "./queues.js";
 import { Topic, Topics } from "./topics.js";
 import { Topology } from "./topology.js";
+import { Trace } from "./trace.js";
 import { Transactions } from "./transactions.js";
 import { Users } from "./users.js";
 import { VirtualHosts } from "./virtual_hosts.js";
@@ -20,6 +21,7 @@ export const NAVIGATION = [
   { view: "queues", title: "Queues" },
   { view: "dead-letters", title: "Dead letters" },
   { view: "topics", title: "Topics and groups" },
+  { view: "trace", title: "Message trace" },
   { view: "exchanges", title: "Exchanges" },
   { view: "topology", title: "Topology" },
   { view: "connections", title: "Connections" },
@@ -40,6 +42,7 @@ export const VIEWS = {
   topics: one(Topics, Topic),
   exchanges: one(Exchanges, Exchange),
   topology: Topology,
+  trace: Trace,
   connections: one(Connections, Connection),
   transactions: Transactions,
   policies: Policies,

@@ -8,6 +8,7 @@ import { go, link } from "../route.js";
 import { Command } from "../parts/command.js";
 import { ConfirmButton, DialogButton, Form } from "../parts/dialog.js";
 import { VirtualHostField } from "../parts/fields.js";
+import { Browse } from "../parts/messages.js";
 import { Publish } from "../parts/publish.js";
 import { Answered, Arguments, Figures, Head } from "../parts/states.js";
 import { Table } from "../parts/table.js";
@@ -94,6 +95,7 @@ function Shown({ topic, vhost, name, place, again }) {
       <h2>Partitions</h2>
       <${Partitions} rows=${partitions} vhost=${vhost} />
     </section>
+    <${Browse} vhost=${vhost} name=${name} kind="topics" />
     <${Publish} vhost=${vhost} exchange=${name} onDone=${again} />
     <${ConfirmButton}
       label="Delete the topic"
