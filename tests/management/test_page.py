@@ -1,6 +1,5 @@
 """The page in a real browser, over a real broker: what people do with it."""
 
-import gzip
 import json
 import os
 import shlex
@@ -20,6 +19,7 @@ from shardmq.cmd.run.broker import Broker
 
 from .browser import Browser
 from .command_lines import ASKING, lines_of
+from .searching import search_a_topic
 from .window import Page, chromium, start_chromium
 
 if chromium() is None:
@@ -112,30 +112,7 @@ def test_messages_are_looked_at_and_stay(page: Page, channel: shardmq.Channel) -
 
 
 def test_a_search_of_a_topic_shows_progress_and_is_cancelled(page: Page, channel: shardmq.Channel) -> None:
-    channel.topic_declare("searched", 2)
-    with channel.publisher() as publisher:
-        publisher.publish_many(
-            "", "searched-0", [b'{"n": %d, "list": [[1], [2]]}' % number for number in range(100_000)]
-        )
-        body = gzip.compress(b'{"n": -1, "state": "here"}')
-        publisher.publish("", "searched-1", body, shardmq.Properties(message_id="a/b", content_encoding="gzip"))
-    page.open("topics/%2F/searched")
-    page.fill("json", "$..list[*][0] == 3")
-    page.click("Look")
-    page.find("progress")
-    page.sees("to go")
-    page.click("Cancel")
-    page.sees("; cancelled")
-    page.fill("json", "$.state == here")
-    page.fill("text", "here")
-    page.click("Look")
-    page.sees("1 shown, 100,001 looked at")
-    page.find("details summary").click()
-    page.sees("decompressed")
-    page.open("trace/%2F/a%2Fb")
-    page.sees("stream: it keeps what was consumed")
-    page.sees("searched-1")
-    channel.topic_delete("searched")
+    search_a_topic(page, channel)
 
 
 def test_messages_are_moved(page: Page, channel: shardmq.Channel) -> None:
