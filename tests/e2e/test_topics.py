@@ -87,6 +87,12 @@ def test_parts_of_a_topic_are_not_deleted_by_themselves(channel: shardmq.Channel
         channel.exchange_delete("whole")
     with pytest.raises(errors.PreconditionFailed, match="delete the topic"):
         channel.queue_unbind("whole-1", "whole", "1", {"x-stream-partition-order": 1})
+    for key in ("", "0", "1"):  # no binding has these keys and arguments
+        with pytest.raises(errors.PreconditionFailed, match="stays bound to its exchange; delete the topic"):
+            channel.queue_unbind("whole-1", "whole", key)
+    channel.queue_declare("elsewhere")
+    channel.queue_unbind("elsewhere", "whole", "0")  # is not bound there: nothing to do, as in RabbitMQ
+    channel.queue_delete("elsewhere")
     with pytest.raises(errors.PreconditionFailed, match="partitions of its topic alone"):
         channel.exchange_bind("amq.fanout", "whole", "7")
     channel.topic_delete("whole")

@@ -68,10 +68,15 @@ def bind(topology: Topology, command: Bind) -> list[Change]:
 def unbind(topology: Topology, command: Unbind) -> list[Change]:
     """Delete a binding where it exists, and an auto-delete exchange with its last binding."""
     found = topology.bindings.get(binding_id(_binding(topology, command)))
-    if found is not None and (command.vhost, command.exchange) in topology.topics:
-        raise PreconditionFailed(
-            f"queue '{command.destination}' is a partition of topic '{command.exchange}'; delete the topic"
-        )
+    topic = topology.topics.get((command.vhost, command.exchange))
+    if topic is not None and not command.to_exchange:
+        queue = topology.queue(command.vhost, command.destination)
+        if topology.topic_of(queue.id) is topic:
+            # whatever key and arguments are named: a binding that is not there would be unbound with an OK
+            raise PreconditionFailed(
+                f"queue '{queue.name}' in vhost '{queue.vhost}' is a partition of topic '{topic.name}' and stays bound "
+                "to its exchange; delete the topic"
+            )
     return cascade(topology, bindings=[found]) if found is not None else []
 
 
