@@ -125,7 +125,7 @@ _OFFSETS: Final = re.compile(r"offsets \[(\d+), (\d+)\)")
 
 
 class ContentTooLarge(RequestError):
-    """A message over the limit."""
+    """A message or a request over the limit."""
 
     code = ReplyCode.CONTENT_TOO_LARGE
 

@@ -5,24 +5,16 @@ accepted ──ConnectionOpen──► authenticating ──Ok──► open
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from shardmq.errors import ConnectionFault, ProtocolError, ReplyCode, ShardmqError
 from shardmq.gateway.authentication.authenticator import HTTP, NATIVE, Authenticator, Credentials
-from shardmq.limits import CHANNELS_MAX, FRAME_BYTES_MAX, SETTLEMENT_BYTES_MAX, frame_bytes_max
+from shardmq.limits import CHANNELS_MAX, frame_bytes_max
 from shardmq.protocol.native.operations.administration import DefinitionsImport
-from shardmq.protocol.native.operations.basic import BasicAck, BasicNack, BasicPublish, BasicRenew
-from shardmq.protocol.native.operations.codec import TYPES
+from shardmq.protocol.native.operations.basic import BasicPublish
+from shardmq.protocol.native.operations.codec import LARGER_FRAMES, TYPES
 from shardmq.protocol.native.operations.connection import PROTOCOL_VERSION, ConnectionOpen
-from shardmq.protocol.native.operations.reads import ReservationEnd
-from shardmq.protocol.native.operations.transaction import TransactionCommit
 from shardmq.version import VERSION
-
-_LARGER: Final = dict.fromkeys(
-    (TYPES[kind] for kind in (BasicAck, BasicNack, BasicRenew, TransactionCommit, ReservationEnd)),
-    SETTLEMENT_BYTES_MAX,
-)
-"""Frames that may be larger than requests are, beside those that carry messages."""
 
 
 class OpeningConnection(Protocol):
@@ -122,7 +114,7 @@ def serves_http(properties: Mapping[str, Any]) -> bool:
 
 def larger_frames(message_bytes_max: int, is_administrator: bool) -> Mapping[int, int]:
     """By type, how many bytes those frames may have that may be larger than requests are."""
-    larger = {**_LARGER, TYPES[BasicPublish]: frame_bytes_max(message_bytes_max)}
-    if is_administrator:
-        larger[TYPES[DefinitionsImport]] = FRAME_BYTES_MAX
+    larger = {**LARGER_FRAMES, TYPES[BasicPublish]: frame_bytes_max(message_bytes_max)}
+    if not is_administrator:
+        del larger[TYPES[DefinitionsImport]]
     return larger

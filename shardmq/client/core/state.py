@@ -14,7 +14,7 @@ from shardmq.client.core.channel import ChannelCore, PendingRequest, Published, 
 from shardmq.client.core.declarations import Declarations
 from shardmq.client.core.interfaces import Observer, Reply, Unobserved, again
 from shardmq.client.core.restore import Restore
-from shardmq.client.core.validation import check_fields
+from shardmq.client.core.validation import check_fields, check_size
 from shardmq.errors import ResourceLocked, ShardmqError
 from shardmq.limits import CHANNELS_MAX, MESSAGE_BYTES_HIGHEST, frame_bytes_max
 from shardmq.protocol.native.frames import FrameReader
@@ -224,14 +224,16 @@ class ConnectionState:
 
         Raises:
             TypeError: a field is not of its type.
+            ContentTooLarge: it is larger than the broker takes.
         """
-        channel = pending.channel
+        channel, operation = pending.channel, pending.operation
         assert channel is not None
-        check_fields(pending.operation)
+        assert isinstance(operation, ClientRequest), "a connection is opened without its being asked for"
+        check_fields(operation)
+        check_size(pending.what, operation)  # what cannot be said must fail here, not when it is its turn
         if self.is_up and (not channel.held or self.blocked is not None):
             self.send_request(pending)
         else:
-            encode(pending.operation)  # what cannot be said must fail here, not when it is its turn
             channel.held.append(pending)
 
     def ask_at_once(self, operation: ClientRequest, channel: ChannelCore, reply: Reply[object]) -> None:

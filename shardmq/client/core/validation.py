@@ -7,9 +7,14 @@ from typing import Any, Final
 
 import msgspec
 
-from shardmq.errors import InvalidRequest, PreconditionFailed
-from shardmq.limits import DELAY_MS_MAX, FRAMED_PRODUCERS, NAME_BYTES_MAX, PREFETCH_MAX
-from shardmq.protocol.native.operations.fields import Operation
+from shardmq.errors import ContentTooLarge, InvalidRequest, PreconditionFailed
+from shardmq.limits import DELAY_MS_MAX, FRAMED_PRODUCERS, NAME_BYTES_MAX, PREFETCH_MAX, REQUEST_BYTES_MAX
+from shardmq.protocol.native.frames import HEADER
+from shardmq.protocol.native.operations.codec import LARGER_FRAMES, TYPES, encode
+from shardmq.protocol.native.operations.fields import ClientRequest, Operation
+
+REQUEST_ROOM: Final = 64
+"""Bytes by which a request may grow until it is sent: its number, and where a consumer reads on after a loss."""
 
 TAG_MAX: Final = 2**63 - 1
 """The wire's integers end there."""
@@ -88,6 +93,25 @@ def check_fields(operation: Operation) -> None:
             msgspec.convert(value, wanted)
         except msgspec.ValidationError as fault:
             raise TypeError(f"{name} cannot be {value!r}: {fault}") from fault
+
+
+def check_size(what: str, operation: ClientRequest) -> None:
+    """Raise for a request that is larger than the broker takes: sent, it would end the connection.
+
+    Args:
+        what: the request in words, for the error.
+        operation: it.
+
+    Raises:
+        ContentTooLarge: it is.
+        TypeError: it cannot be written.
+    """
+    size = len(encode(operation)) - HEADER.size + REQUEST_ROOM
+    limit = LARGER_FRAMES.get(TYPES[type(operation)], REQUEST_BYTES_MAX)
+    if size > limit:
+        raise ContentTooLarge(
+            f"{what} takes {size} bytes; the limit of such a request is {limit}: ask for less at once"
+        )
 
 
 def table(what: str, given: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from shardmq.errors import ProtocolError, ReplyCode
+from shardmq.limits import FRAME_BYTES_MAX, SETTLEMENT_BYTES_MAX
 from shardmq.protocol.native.frames import HEADER
 from shardmq.protocol.native.operations import (
     administration,
@@ -108,6 +109,24 @@ OPERATIONS: Final[dict[int, type[Operation]]] = {
 """Operations by the type of their frame. A number never changes its meaning."""
 
 TYPES: Final = {operation: number for number, operation in OPERATIONS.items()}
+
+LARGER_FRAMES: Final = {
+    **dict.fromkeys(
+        (
+            TYPES[kind]
+            for kind in (
+                basic.BasicAck,
+                basic.BasicNack,
+                basic.BasicRenew,
+                transaction.TransactionCommit,
+                reads.ReservationEnd,
+            )
+        ),
+        SETTLEMENT_BYTES_MAX,
+    ),
+    TYPES[administration.DefinitionsImport]: FRAME_BYTES_MAX,
+}
+"""By type, the bytes of those requests that may be larger than REQUEST_BYTES_MAX; an import only of administrators."""
 
 FROM_SERVER: Final[frozenset[type[Operation]]] = frozenset(
     {
