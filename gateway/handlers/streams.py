@@ -5,9 +5,11 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from shardmq.bus.messages.streams import Reading
 from shardmq.errors import PreconditionFailed
-from shardmq.topology.arguments import age_ms
+from shardmq.topology.arguments import Check, age_ms, boolean, check_arguments
 
 FILTER: Final = "x-stream-filter"
 MATCH_UNFILTERED: Final = "x-stream-match-unfiltered"
@@ -42,6 +44,41 @@ def reading_of(arguments: Mapping[str, Any]) -> Reading:
     begin, number = _begin(arguments.get(OFFSET, "next"))
     has_untagged = tags is not None and arguments.get(MATCH_UNFILTERED) is True
     return Reading(begin, number, tags, has_untagged, arguments.get(EXACT) is True)
+
+
+def member_reading(thing: str, arguments: Mapping[str, Any]) -> Reading:
+    """What a member of a group reads, as its arguments say. What RabbitMQ's streams take as they like is refused here.
+
+    A group keeps its place: one that began elsewhere than it was told, or with other tags, would stay so unnoticed.
+
+    Args:
+        thing: the consumer, for the error.
+        arguments: as they came.
+
+    Raises:
+        PreconditionFailed: an argument has no meaning.
+    """
+    check_arguments(thing, {name: arguments[name] for name in READER_ARGUMENTS if name in arguments}, _OF_MEMBERS)
+    return replace(reading_of(arguments), is_exact=True)
+
+
+def _tags(value: Any) -> str | None:
+    is_tag = isinstance(value, str)
+    is_list = isinstance(value, list) and all(isinstance(tag, str) for tag in value)
+    return None if is_tag or is_list else "a string, or a list of strings"
+
+
+def _place(value: Any) -> str | None:
+    return "an offset from 0 on" if type(value) is int and value < 0 else None
+
+
+_OF_MEMBERS: Final[Mapping[str, Check]] = {
+    EXACT: boolean,
+    FILTER: _tags,
+    MATCH_UNFILTERED: boolean,
+    OFFSET: _place,
+}
+"""The arguments of members that say what they read; a member is given its partitions."""
 
 
 def _begin(value: Any) -> tuple[str, int]:

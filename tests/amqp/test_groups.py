@@ -145,6 +145,13 @@ def test_members_of_a_shared_group_compete_for_one_partition(broker: Broker, joi
         ({**IN_GROUP, "x-group-type": "both"}, 406, "one of ordered, shared"),
         ({**IN_GROUP, "x-priority": 3}, 406, "members of a group share it evenly"),
         ({**IN_GROUP, "x-stream-offset": "then"}, 406, "x-stream-offset"),
+        (
+            {**IN_GROUP, "x-stream-offset": -1},
+            406,
+            "invalid arg 'x-stream-offset' for a consumer of topic 'amqp-wrong'",
+        ),
+        ({**IN_GROUP, "x-stream-offset": 1}, 406, r"not published yet: it keeps offsets \[0, 0\)"),
+        ({**IN_GROUP, "x-stream-filter": [1]}, 406, "invalid arg 'x-stream-filter' .* a list of strings"),
     ],
 )
 def test_arguments_without_a_meaning_close_the_channel(
@@ -157,6 +164,16 @@ def test_arguments_without_a_meaning_close_the_channel(
         channel.basic_consume("amqp-wrong", lambda *_: None, arguments=arguments)
     assert closed.value.reply_code == code
     connection.close()
+
+
+def test_a_partition_is_not_unbound_from_its_topic_whatever_key_is_named(broker: Broker, url: str) -> None:
+    declare(broker, "amqp-bound", 2, 0)
+    for key in ("", "0", "1"):
+        connection = pika.BlockingConnection(pika.URLParameters(url))
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="a partition of topic 'amqp-bound'") as closed:
+            connection.channel().queue_unbind("amqp-bound-0", "amqp-bound", key)
+        assert closed.value.reply_code == 406
+        connection.close()
 
 
 def test_a_queue_has_no_groups_and_a_missing_topic_has_none_either(channel: BlockingChannel, url: str) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shardmq.errors import NotFound, PreconditionFailed
-from shardmq.gateway.handlers.streams import READER_ARGUMENTS, reading_of
+from shardmq.gateway.handlers.streams import READER_ARGUMENTS, member_reading
 from shardmq.gateway.session.client import Client
 from shardmq.gateway.session.groups.subscription import Subscription
 from shardmq.topology.arguments import CONSUMER_ARGUMENTS, GROUP, MEMBER_ARGUMENTS, check_arguments
@@ -70,7 +70,7 @@ def subscription_of(client: Client, asked: AskedConsumer, arguments: Mapping[str
         topic=asked.topic,
         group=meant[GROUP],
         is_shared=meant.get("x-group-type", "ordered") == "shared",
-        reading=reading_of(arguments),
+        reading=member_reading(thing, arguments),
         tag=asked.tag,
         auto_ack=asked.auto_ack,
         prefetch=asked.prefetch,

@@ -16,6 +16,7 @@ from shardmq.errors import RequestError
 from shardmq.gateway.links.consumer import Consumer
 from shardmq.gateway.session import large_messages
 from shardmq.gateway.session.client import Client
+from shardmq.gateway.session.groups.beginning import Beginning
 from shardmq.gateway.session.groups.partition import MemberPartition
 from shardmq.gateway.session.groups.subscription import Subscription
 from shardmq.gateway.session.prefetch import PrefetchLimits, SharedPrefetch
@@ -73,6 +74,7 @@ class Member(PrefetchLimits):
     """
 
     __slots__ = (
+        "_beginning",
         "_channel",
         "_leaving",
         "_owner",
@@ -105,6 +107,7 @@ class Member(PrefetchLimits):
         self.name = client.state.memberships.next_name(client.identity)
         self.partitions: dict[int, MemberPartition] = {}
         self.is_ending = False
+        self._beginning = Beginning(client, subscription)
         self._channel = channel
         self._stopped: Reply | None = None  # to be told when nothing more is delivered
         self._reaching = 0  # partitions whose shards are still to take what was settled
@@ -124,6 +127,20 @@ class Member(PrefetchLimits):
 
     def start(self, reply: Reply) -> None:
         """Begin; the outcome is the consumer's tag, or the error that refused it."""
+
+        def looked(refusal: RequestError | None) -> None:
+            if refusal is None and self.is_open:
+                self.join(reply)
+                return
+            if self.is_open:
+                self.close()
+                self._owner.forget(self)
+            reply(self.tag if refusal is None else refusal)
+
+        self._beginning.look(self.topic_partitions, looked)
+
+    def join(self, reply: Reply) -> None:
+        """Join the group; the outcome is the consumer's tag, or the error that refused it."""
         raise NotImplementedError
 
     def quit(self) -> None:
@@ -269,7 +286,7 @@ class Member(PrefetchLimits):
         consumer.prefetch = self._prefetch_of(consumer)
         consumer.timeout_ms = subscription.timeout_ms
         consumer.reading = subscription.reading
-        consumer.group = subscription.as_member(self.name, epoch)
+        consumer.group = subscription.as_member(self.name, epoch, self._beginning.reading(queue_id))
         part = self.partitions[queue_id] = MemberPartition(number, epoch, consumer)
         return part
 

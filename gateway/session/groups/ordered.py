@@ -13,7 +13,7 @@ from typing import Final
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.messages.groups import InspectPartition, PartitionState
 from shardmq.bus.messages.membership import GroupMember, Held
-from shardmq.errors import NotFound, PreconditionFailed, RequestError
+from shardmq.errors import NotFound, OffsetOutOfRange, PreconditionFailed, RequestError
 from shardmq.gateway.links.requests import FOREVER
 from shardmq.gateway.session.groups.member import Member
 from shardmq.gateway.session.groups.partition import MemberPartition
@@ -29,7 +29,7 @@ class OrderedMember(Member):
 
     __slots__ = ()
 
-    def start(self, reply: Reply) -> None:
+    def join(self, reply: Reply) -> None:
         """Join the group; the outcome is the consumer's tag, or the error that refused it."""
 
         def joined(outcome: Outcome) -> None:
@@ -121,6 +121,8 @@ class OrderedMember(Member):
             self.finish(part)
         elif isinstance(error, NotFound):
             self.lost(part, None)
+        elif isinstance(error, OffsetOutOfRange):
+            self.end(error)
         elif isinstance(error, PreconditionFailed):
             question = InspectPartition(part.consumer.queue, self.subscription.group)
             part.consumer.link.ask(question, partial(self._looked, part, error), FOREVER)

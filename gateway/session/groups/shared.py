@@ -32,7 +32,7 @@ class SharedMember(Member):
         self._is_looked_at = self._is_rotated = False  # in a while
         self._turn = zlib.crc32(self.name.encode())
 
-    def start(self, reply: Reply) -> None:
+    def join(self, reply: Reply) -> None:
         """Consume from all partitions; the outcome is the consumer's tag, or the first error that refused one."""
         self.client.state.memberships.watch(self)
         waiting = set(self.topic_partitions)

@@ -36,14 +36,14 @@ class Subscription:
     dead_letter_exchange: str | None = None
     dead_letter_routing_key: str | None = None
 
-    def as_member(self, member: str, epoch: int) -> GroupReading:
-        """What the shard of a partition is told."""
+    def as_member(self, member: str, epoch: int, reading: Reading) -> GroupReading:
+        """What the shard of a partition is told: who reads, and where a new group begins there."""
         return GroupReading(
             self.group,
             self.is_shared,
             epoch,
             member,
-            self.reading,
+            reading,
             self.delivery_limit,
             self.dead_letter_exchange,
             self.dead_letter_routing_key,

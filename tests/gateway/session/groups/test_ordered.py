@@ -43,7 +43,7 @@ def test_a_member_consumes_what_it_is_assigned_under_the_epoch_that_comes_with_i
     joined = guest.join(x_delivery_limit=3, x_dead_letter_exchange="dead", x_stream_filter="red")
     assert (joined.vhost, joined.topic, joined.group, joined.held) == ("/", "orders", "billing", [])
     (asked,) = guest.assign(joined.member, (2, 77), offset=40)
-    reading = Reading("first", 0, ["red"])
+    reading = Reading("first", 0, ["red"], is_exact=True)
     assert (asked.queue, asked.group) == (2, GroupReading("billing", False, 77, joined.member, reading, 3, "dead"))
     assert guest.hear(GroupAssigned) == GroupAssigned(1, "c", [(1, 40)])
 
