@@ -21,10 +21,14 @@ LINES: Final = (
     ("topics/eu%20west/-log", (("-team", "Reset"), ("button", "Delete the topic"))),
     ("queues/eu%20west/-odd's", (("button", "Delete"),)),
     ("exchanges/eu%20west/-fan", (("button", "Delete"),)),
-    ("users", (("button", "Set permissions"), ("a-user", "Delete"))),
+    ("users", (("button", "Add a user"), ("a-user", "Edit"), ("button", "Set permissions"))),
+    ("users", (("eu west", "Clear"), ("a-user", "Delete"))),
     ("vhosts", (("button", "Add a virtual host"), ("eu west", "Delete"))),
 )
 """Views, and what is clicked there: a button, or one in the row that has a text."""
+
+FIELDS: Final = "dialog[open] input[name][required], dialog[open] input[type='password']"
+"""Fields that are filled in where they are empty."""
 
 ASKING: Final = (
     "queue purge",
@@ -48,10 +52,11 @@ def lines_of(page: Page) -> list[str]:
         for row, label in clicks:
             page.click(label, "" if row == "button" else f"tr[contains(., '{row}')]")
             page.find("dialog[open] .command code")
-            for field in page.driver.find_elements(By.CSS_SELECTOR, "dialog[open] input[name][required]"):
+            for field in page.driver.find_elements(By.CSS_SELECTOR, FIELDS):
                 if not field.get_attribute("value"):
                     field.send_keys("made-topic" if "topic" in label else "made")
-                    page.until(lambda _: any("made" in line for line in page.lines("dialog[open]")))
+                    typed = "user password" if label == "Edit" else "made"
+                    page.until(lambda _, typed=typed: any(typed in line for line in page.lines("dialog[open]")))
             found.update(dict.fromkeys(page.lines("dialog[open]")))
             page.driver.find_element(By.TAG_NAME, "body").send_keys(Keys.ESCAPE)
             page.until(lambda driver: not driver.find_elements(By.CSS_SELECTOR, "dialog[open]"))

@@ -264,10 +264,14 @@ def test_every_command_line_does_what_the_page_does(
         channel.transaction("-tx").publish("", "made", b"staged")
         lines = lines_of(page)
     monkeypatch.setenv("SHARDMQ_URL", managed.url)
+    monkeypatch.setenv("SHARDMQ_NEW_PASSWORD", "secret")
     monkeypatch.chdir(tmp_path)
     assert "shardmq queue purge --vhost 'eu west' -- '-odd'\\''s'" in lines
     redrive = "shardmq dead-letters redrive --reason expired --source made --older-than 3600"
     assert f"{redrive} --vhost 'eu west' -- '-odd'\\''s'" in lines
+    for words in ("add made", "tags a-user management", "password a-user"):
+        assert f"shardmq user {words}" in lines
+    assert "shardmq permission clear --vhost 'eu west' guest" in lines
     assert len(lines) > 30
     for line in lines:
         _, *words = shlex.split(line)

@@ -1,5 +1,6 @@
 """`shardmq publish`: messages from an argument, a file or stdin."""
 
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ PROGRESS_STEP: Final = 500
 """Messages between two looks at the progress bar."""
 
 
-@click.command()
+@click.command(context_settings={"allow_extra_args": True})
 @click.argument("routing_key", shell_complete=completing("queues"))
 @click.argument("body", required=False)
 @click.option(
@@ -96,6 +97,10 @@ def publish(
     as_json: bool,
 ) -> None:
     """Publish BODY, or --file, or what comes on stdin. Returns when the broker has confirmed all of it."""
+    more = click.get_current_context().args
+    if body is not None and more:
+        line = shlex.join(["shardmq", "publish", routing_key, " ".join([body, *more])])
+        raise click.UsageError(f"BODY is one argument, and there are {len(more)} more; quote it: {line}")
     if body is not None and (path is not None or lines):
         raise click.UsageError("BODY does not go together with --file or --lines")
     if lines and count > 1:

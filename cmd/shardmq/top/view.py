@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 ORDERS: Final = {
     "publish": "rates.publish",
+    "deliver": "rates.deliver_get",
     "ack": "rates.ack",
     "ready": "ready",
     "unacked": "unacked",

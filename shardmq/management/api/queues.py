@@ -26,6 +26,8 @@ SORTS: Final = sort_names(
         "messages_ready_details.rate": "rates.ready",
         "messages_unacknowledged_details.rate": "rates.unacked",
         "message_bytes": "bytes",
+        "message_stats.deliver_get": "counts.deliver_get",
+        "message_stats.deliver_get_details.rate": "rates.deliver_get",
     }
 )
 """Columns that the broker sorts by, in RabbitMQ's words and ours."""

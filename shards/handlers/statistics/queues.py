@@ -37,9 +37,19 @@ _NUMBERS: Final[dict[str, Value]] = {
 """Columns beside counters and rates."""
 
 
+DELIVER_GET: Final = ("deliver", "deliver_no_ack", "get", "get_no_ack")
+"""What RabbitMQ sums up under that name: how messages leave a queue for a client."""
+
+
 def value_of(column: str) -> Value | None:
     """What queues are ranked by; None where there is no such column."""
     kind, _, name = column.partition(".")
+    if column == "counts.deliver_get":
+        counted = [COUNTS.index(each) for each in DELIVER_GET]
+        return lambda hosted: sum([hosted.queue.counts()[place] for place in counted])
+    if column == "rates.deliver_get":
+        rated = [RATED.index(each) for each in DELIVER_GET]
+        return lambda hosted: 0.0 if hosted.sample is None else sum([hosted.sample.rates[place] for place in rated])
     if kind == "counts" and name in COUNTS:
         place = COUNTS.index(name)
         return lambda hosted: hosted.queue.counts()[place]

@@ -114,3 +114,9 @@ def test_bytes_pass_from_stdin_to_stdout_unharmed(at: Broker) -> None:
         command("consume", "blobs", "-n", "1"), env=environ, timeout=30, check=True, capture_output=True
     )
     assert got.stdout == blob + b"\n"
+
+
+def test_a_body_without_quotes_is_answered_with_the_line_that_was_meant(refused: Callable[..., str]) -> None:
+    said = refused("publish", "orders", "it's", "a", "body", code=2)
+    assert """quote it: shardmq publish orders 'it'"'"'s a body'""" in said
+    assert "there are 2 more" in said

@@ -44,6 +44,7 @@ def test_a_snapshot_has_the_broker_and_its_fullest_queues(printed: Callable[...,
         ["queue", "idle-00", "0", "0"],
         ["queue", "idle-01", "0", "0"],
     ]
+    assert printed("top", "--sort", "deliver", "--rows", "1").count(b"\nqueue\t") == 1
     assert printed("top", "--once", "--filter", "BUSY").count(b"\nqueue\t") == 1
 
 

@@ -55,7 +55,7 @@ function Confirm({ label, name, text, command, work, done, onDone, close }) {
 
 // A form in a dialog.
 // Args: fields rendered as children; `work(values)` gets them by name; `done` is what is said then; `command` is the
-// command line that does the same, or a function that makes it from the values.
+// command line that does the same, or a function that makes it from the values; or several, one after the other.
 export function Form({ children, submit: label, work, done, onDone, command }) {
   const [isBusy, setBusy] = useState(false);
   const [typed, setTyped] = useState(null);
@@ -71,10 +71,11 @@ export function Form({ children, submit: label, work, done, onDone, command }) {
     if (isDone) onDone?.();
   };
   const line = typeof command === "function" ? typed && command(typed) : command;
+  const lines = line ? [line].flat() : [];
   return html`<form class="form" ref=${element} onSubmit=${submit} onInput=${read}>
     ${children}
     <div class="actions"><button class="primary" disabled=${isBusy}>${label}</button></div>
-    ${line && html`<${Command} ...${line} />`}
+    ${lines.map((each) => html`<${Command} ...${each} />`)}
   </form>`;
 }
 

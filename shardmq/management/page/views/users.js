@@ -9,7 +9,6 @@ import { ConfirmButton, DialogButton, Form } from "../parts/dialog.js";
 import { VirtualHostField } from "../parts/fields.js";
 import { Answered, Head } from "../parts/states.js";
 import { Table } from "../parts/table.js";
-import { doing } from "../parts/toasts.js";
 
 const TAGS = ["administrator", "monitoring", "policymaker", "management"];
 
@@ -71,8 +70,17 @@ function Edit({ user, onDone }) {
         : { password_hash: "" };
     return put(`/users${path(user?.name ?? values.name)}`, { tags, ...secret });
   };
-  return html`<${Form} submit="Save" work=${work} done="Saved the user." onDone=${onDone}>
-    ${!user && html`<label>Name <input name="name" required autofocus /></label>`}
+  // Commands ask for the password: what stands in a command line others can see.
+  const command = (values) => {
+    const tags = TAGS.filter((tag) => values[`tag-${tag}`]);
+    if (!user) return { words: ["user", "add", ...tags.flatMap((tag) => ["--tag", tag])], names: [values.name] };
+    const password = { words: ["user", "password"], names: [user.name] };
+    return [{ words: ["user", "tags"], names: [user.name, ...tags] }, ...(values.password ? [password] : [])];
+  };
+  return html`<${Form} submit="Save" work=${work} done="Saved the user." onDone=${onDone} command=${command}>
+    ${user
+      ? html`<input name="username" autocomplete="username" value=${user.name} hidden />`
+      : html`<label>Name <input name="name" autocomplete="username" required autofocus /></label>`}
     <label>Password <input name="password" type="password" autocomplete="new-password" required=${!user} placeholder=${user ? "unchanged" : ""} /></label>
     <fieldset>
       <legend>Tags</legend>
@@ -82,14 +90,25 @@ function Edit({ user, onDone }) {
 }
 
 function Permissions({ rows, users, again }) {
-  const clear = (row) => doing(() => remove(`/permissions${path(row.vhost, row.user)}`), "Cleared the permissions.").then(again);
   const columns = [
     { title: "User", isName: true, cell: (row) => row.user },
     { title: "Virtual host", cell: (row) => row.vhost },
     { title: "Configure", cell: (row) => html`<code>${row.configure}</code>` },
     { title: "Write", cell: (row) => html`<code>${row.write}</code>` },
     { title: "Read", cell: (row) => html`<code>${row.read}</code>` },
-    { title: "", cell: (row) => html`<button onClick=${() => clear(row)} aria-label=${`Clear permissions of ${row.user} in ${row.vhost}`}>Clear</button>` },
+    {
+      title: "",
+      cell: (row) => html`<${ConfirmButton}
+        label="Clear"
+        title=${`Clear permissions of ${row.user} in ${row.vhost}`}
+        name=${row.user}
+        text=${`The user can no longer open the virtual host ${row.vhost}.`}
+        command=${{ words: ["permission", "clear"], names: [row.user], vhost: row.vhost }}
+        work=${() => remove(`/permissions${path(row.vhost, row.user)}`)}
+        done="Cleared the permissions."
+        onDone=${again}
+      />`,
+    },
   ];
   const work = (values) =>
     put(`/permissions${path(values.vhost, values.user)}`, { configure: values.configure, write: values.write, read: values.read });

@@ -97,7 +97,9 @@ def test_pages_are_cut_filtered_and_sorted_by_any_column(admin: shardmq.Connecti
         assert names(page=1, sort=column, reverse=True) == fullest[:6]
         assert names(page=2, sort=column, reverse=True) == fullest[6:12]
     assert names(sort="bytes", page=1, reverse=True)[0] == "page-24"
-    assert sorted(names(sort="rates.publish")) == everything
+    assert sorted(names(sort="rates.publish")) == sorted(names(sort="rates.deliver_get")) == everything
+    assert channel.basic_get("page-11", auto_ack=True) is not None
+    assert names(page=1, sort="counts.deliver_get", reverse=True)[0] == "page-11"
     page = admin.stats_list("queues", ListQuery(name="^page-1[0-3]$", use_regex=True, page=1, columns=["name"]))
     assert page == {
         "items": [{"name": f"page-1{number}"} for number in range(4)],
