@@ -19,7 +19,8 @@ from shardmq.gateway.session.connection_tracking import ConnectionTracker
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.limits import HANDSHAKE_SECONDS, MESSAGE_BYTES_MAX
 from shardmq.runtime.clock import Ticks
-from shardmq.runtime.tls import SHUTDOWN_SECONDS, TlsOptions, server_context
+from shardmq.runtime.renewal import RenewableContext
+from shardmq.runtime.tls import SHUTDOWN_SECONDS, TlsOptions
 
 BACKLOG: Final = 1024
 """Connections that the kernel accepts ahead of us."""
@@ -71,7 +72,7 @@ class Server:
         self._host = host
         self._port = port
         self._tls = tls
-        self._tls_context = None if tls is None else server_context(tls)
+        self._tls_context = None if tls is None else RenewableContext(tls)
         self._connections: set[ClientConnection] = set()
         self._silent: set[ProtocolDetector] = set()  # have connected, and said nothing yet
         self._listeners: list[asyncio.Server] = []
@@ -80,6 +81,9 @@ class Server:
         self._check_at = 0.0
         self._ticks = Ticks()
         self.authenticator = Authenticator(state)
+        if self._tls_context is not None:
+            state.on_tick(self._tls_context.look)
+            self._tls_context.renew_at_hangup(asyncio.get_running_loop())
         state.on_tick(self._tick)
         state.on_census(self._census)
         lists, flow = ClientLists(state, self._connections), Flow(state, self._connections, time.monotonic())

@@ -18,8 +18,9 @@ from shardmq.management.state.callers import Callers
 from shardmq.management.state.facts import Facts, node_name
 from shardmq.runtime import notify
 from shardmq.runtime.collection import exempt_startup
+from shardmq.runtime.renewal import LOOK_SECONDS, RenewableContext
 from shardmq.runtime.signals import StopSignal
-from shardmq.runtime.tls import TlsOptions, server_context
+from shardmq.runtime.tls import TlsOptions
 
 SHUTDOWN_SECONDS: Final = 3.0
 """Time for requests that are under way when the process stops."""
@@ -66,7 +67,7 @@ async def _serve(options: ManagementOptions) -> None:
     callers = Callers(options.url)
     facts = Facts(options.url, node_name(options.url), options.host, options.port, options.tls is not None)
     server = Server(callers, facts, own=own_credentials(options.url))
-    context = None if options.tls is None else server_context(options.tls)
+    context = None if options.tls is None else RenewableContext(options.tls)
     scheme = "http" if context is None else "https"
     runners = [await _listen(server.application(), (options.host, options.port), context, "--management-")]
     facts.port = runners[0].addresses[0][1]
@@ -77,7 +78,10 @@ async def _serve(options: ManagementOptions) -> None:
             await runners[0].cleanup()
             raise
     sampler = Sampler(callers, facts, own_credentials(options.url))
-    works = (callers.sweep(), sampler.run(), _beat())
+    works = [callers.sweep(), sampler.run(), _beat()]
+    if context is not None:
+        context.renew_at_hangup(asyncio.get_running_loop())
+        works.append(_renew(context))
     tasks = [asyncio.create_task(work) for work in works]
     _log.info("ready at %s://%s:%d/", scheme, options.host, facts.port)
     if options.metrics is not None:
@@ -101,6 +105,13 @@ async def _beat() -> None:
     while True:
         heartbeat.beat(time.monotonic())
         await asyncio.sleep(heartbeat.pause)
+
+
+async def _renew(context: RenewableContext) -> None:
+    """Look for ever whether the files for TLS have changed; a task of its own."""
+    while True:
+        context.look(time.monotonic())
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 async def _listen(

@@ -1,5 +1,6 @@
 """TLS on the clients' port: real processes, certificates made for the test."""
 
+import signal
 import socket
 import ssl
 import time
@@ -17,6 +18,7 @@ from shardmq.protocol.native.operations.basic import BasicConfirm, BasicGet, Bas
 from shardmq.protocol.native.operations.connection import ConnectionOpen
 from shardmq.protocol.native.operations.topology import QueueDeclare, TopologyList
 from shardmq.runtime.tls import TlsOptions, server_context
+from tests.faults.saboteur import until
 from tests.gateway.rawclient import RawClient
 
 AUTHORITY = trustme.CA()
@@ -114,6 +116,31 @@ def is_refused(broker: Broker, port: int, context: ssl.SSLContext) -> bool:
             return client.receive() is None
     except (ssl.SSLError, ConnectionError):
         return True
+
+
+def test_a_renewed_certificate_is_shown_from_the_next_connection_on(
+    secured: Callable[..., tuple[Broker, int]], files: Files, tmp_path: Path
+) -> None:
+    broker, port = secured()
+
+    def shown() -> bytes | None:
+        with (
+            socket.create_connection(("127.0.0.1", port), 10) as plain,
+            trusting().wrap_socket(plain, server_hostname="localhost") as client,
+        ):
+            return client.getpeercert(binary_form=True)
+
+    with RawClient(broker, port, trusting()).open() as client:
+        before, key = shown(), files.key.read_bytes()
+        Files(tmp_path)
+        files.key.write_bytes(key)  # half of a renewal
+        broker.kill("gateway-0", signal.SIGHUP)
+        until(lambda: "are no pair" in broker.log.read_text(), "the gateway has told that it cannot be used")
+        assert shown() == before
+        Files(tmp_path)
+        broker.kill("gateway-0", signal.SIGHUP)
+        until(lambda: shown() != before, "the renewed one is shown")
+        assert client.ask(TopologyList, "queues") == []
 
 
 def test_a_client_without_the_wanted_certificate_is_refused(

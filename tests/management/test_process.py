@@ -1,6 +1,7 @@
 """The management process: supervised, alone, its port, and that a broker does not need it."""
 
 import contextlib
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,12 +30,19 @@ def test_a_process_that_ends_is_started_again_and_the_broker_goes_on(managed: Br
 @contextlib.contextmanager
 def management(url: str, *options: str) -> Iterator[str]:
     """A management process by itself; its URL, and behind a blank that of its metrics."""
+    with running(url, *options) as (urls, _):
+        yield urls
+
+
+@contextlib.contextmanager
+def running(url: str, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The same, with the process."""
     words = ("management", "--url", url, "--management-port", "0", *options)
     with subprocess.Popen(command(*words), env=environment(), stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:
             lines = 2 if "--metrics-port" in options else 1
-            yield " ".join([process.stderr.readline().split()[-1] for _ in range(lines)])
+            yield " ".join([process.stderr.readline().split()[-1] for _ in range(lines)]), process
         finally:
             process.terminate()
             assert process.wait(20) == 0
@@ -62,14 +70,10 @@ def test_metrics_may_have_a_port_of_their_own_without_a_login_and_nothing_else_i
 
 
 def test_with_a_certificate_it_speaks_https_alone_and_its_cookie_stays_there(managed: Broker, tmp_path: Path) -> None:
-    authority = trustme.CA()
-    issued = authority.issue_cert("127.0.0.1")
     files = {name: tmp_path / f"{name}.pem" for name in ("ca", "cert", "key")}
-    authority.cert_pem.write_to_path(files["ca"])
-    issued.private_key_pem.write_to_path(files["key"])
-    files["cert"].write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+    issue(files)
     options = ("--management-tls-cert", str(files["cert"]), "--management-tls-key", str(files["key"]))
-    with management(managed.url, *options) as url, requests.Session() as session:
+    with running(managed.url, *options) as (url, process), requests.Session() as session:
         session.trust_env = False  # variables name other authorities
         session.verify = str(files["ca"])
         assert url.startswith("https://127.0.0.1:")
@@ -79,6 +83,26 @@ def test_with_a_certificate_it_speaks_https_alone_and_its_cookie_stays_there(man
         assert session.get(f"{url}api/whoami", timeout=10).json()["name"] == "guest"
         with pytest.raises(requests.ConnectionError):
             session.get(url.replace("https:", "http:"), timeout=10)
+        issue(files)
+        process.send_signal(signal.SIGHUP)
+        assert process.stderr is not None
+        assert "user 'guest'" in process.stderr.readline()
+        assert "read certificate" in process.stderr.readline()
+        assert session.get(f"{url}api/whoami", timeout=10).status_code == 200  # over the connection that it has
+        assert requests.get(f"{url}livez", verify=str(files["ca"]), timeout=10).status_code == 200
+        files["key"].write_text("no key")
+        process.send_signal(signal.SIGHUP)
+        assert "new connections get the certificate that was read before" in process.stderr.readline()
+        assert requests.get(f"{url}livez", verify=str(files["ca"]), timeout=10).status_code == 200
+
+
+def issue(files: dict[str, Path]) -> None:
+    """Write a certificate with its key and authority."""
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1")
+    authority.cert_pem.write_to_path(files["ca"])
+    issued.private_key_pem.write_to_path(files["key"])
+    files["cert"].write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
 
 
 def test_a_broker_that_is_away_is_said_to_be() -> None:
