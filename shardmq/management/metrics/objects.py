@@ -104,7 +104,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
         "exchanges",
         _exchange,
         (
-            ("exchange_messages_published_in_total", "counter", "counts.publish_in", "Messages published to it"),
+            ("exchange_messages_published_total", "counter", "counts.publish_in", "Messages published to it"),
             ("exchange_messages_published_out_total", "counter", "counts.publish_out", "Messages it passed to queues"),
         ),
     ),
@@ -156,6 +156,7 @@ COUNTED: Final[Mapping[str, Family]] = {
     "exchange_bindings": Family(
         "exchanges", _named_exchange, (("exchange_bindings", "gauge", "bindings", "Bindings from the exchange"),)
     ),
+    "vhost_status": Family("vhosts", _vhost, (("vhost_status", "gauge", "one", "Whether the virtual host runs"),)),
     "user_metrics": Family(
         "users",
         _user,
@@ -165,10 +166,10 @@ COUNTED: Final[Mapping[str, Family]] = {
         ),
     ),
 }
-"""Families of what is counted here, from several lists. Those of exchanges are RabbitMQ's, with its other prefix."""
+"""Families of what is counted here, from several lists; all but users' are RabbitMQ's, with its other prefix."""
 
 CLUSTER: Final = "rabbitmq_cluster_"
-"""RabbitMQ's prefix of what all nodes of a cluster tell alike."""
+"""RabbitMQ's prefix of what all nodes of a cluster tell alike, in /metrics/detailed (its METRICS_CLUSTER)."""
 
 KEYS: Final = ("vhost", "name", "topic", "group")
 """Columns of which labels are made."""
@@ -208,6 +209,8 @@ async def write_counted(out: Exposition, connection: Connection, name: str, vhos
     family = COUNTED[name]
     if family.noun == "users":
         rows = await _clients(connection, vhosts)
+    elif family.noun == "vhosts":
+        rows = [{**row, "one": 1} for vhost in vhosts async for row in _pages(connection, "vhosts", vhost, ["name"])]
     else:
         rows = [row for vhost in vhosts for row in await _bindings(connection, vhost)]
     labels = [labelled(family.labels(row)) for row in rows]
@@ -216,13 +219,14 @@ async def write_counted(out: Exposition, connection: Connection, name: str, vhos
 
 
 async def _bindings(connection: Connection, vhost: str | None) -> list[Row]:
-    """The exchanges, with how many bindings each has."""
+    """The exchanges that clients publish to by name, with how many bindings each has, as RabbitMQ tells them."""
     found = Counter(
         [(row["vhost"], row["source"]) async for row in _pages(connection, "bindings", vhost, ["vhost", "source"])]
     )
     return [
         {**row, "one": 1, "bindings": found[row["vhost"], row["name"]]}
-        async for row in _pages(connection, "exchanges", vhost, ["vhost", "name", "type"])
+        async for row in _pages(connection, "exchanges", vhost, ["vhost", "name", "type", "internal"])
+        if row["name"] and not row["internal"]
     ]
 
 

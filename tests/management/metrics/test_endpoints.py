@@ -137,7 +137,7 @@ def test_details_are_those_that_were_asked_for(busy: Broker) -> None:
     found = scrape(busy, "/metrics/detailed?family=queue_consumer_count&family=exchange_metrics&vhost=%2F")
     assert set(found) == {
         "rabbitmq_detailed_queue_consumers",
-        "rabbitmq_detailed_exchange_messages_published_in",
+        "rabbitmq_detailed_exchange_messages_published",
         "rabbitmq_detailed_exchange_messages_published_out",
     }
     assert scrape(busy, "/metrics/detailed") == {}
@@ -160,7 +160,8 @@ def test_users_and_exchanges_have_details(busy: Broker) -> None:
         channel.exchange_declare("bound", "topic")
         channel.queue_bind("work", "bound", "a")
         channel.queue_bind("work", "bound", "b")
-    families = "family=user_metrics&family=exchange_bindings&family=exchange_names"
+        channel.exchange_declare("hidden", "topic", internal=True)
+    families = "family=user_metrics&family=exchange_bindings&family=exchange_names&family=vhost_status"
     found = scrape(busy, f"/metrics/detailed?{families}&vhost=%2F")
     users = {sample.labels["user"]: sample.value for sample in found["rabbitmq_detailed_user_connections"].samples}
     assert users["guest"] >= 1
@@ -170,6 +171,11 @@ def test_users_and_exchanges_have_details(busy: Broker) -> None:
     }
     assert bindings["bound"] == ("topic", 2)
     assert {sample.value for sample in found["rabbitmq_cluster_exchange_name"].samples} == {1}
+    names = {sample.labels["exchange"] for sample in found["rabbitmq_cluster_exchange_name"].samples}
+    assert names == bindings.keys() >= {"amq.direct", "bound"}
+    assert {"", "amq.default", "hidden"}.isdisjoint(names)
+    (status,) = found["rabbitmq_cluster_vhost_status"].samples
+    assert (status.labels, status.value) == ({"vhost": "/"}, 1)
 
 
 def test_metrics_are_for_monitors(busy: Broker) -> None:
