@@ -97,10 +97,7 @@ def publish(
     as_json: bool,
 ) -> None:
     """Publish BODY, or --file, or what comes on stdin. Returns when the broker has confirmed all of it."""
-    more = click.get_current_context().args
-    if body is not None and more:
-        line = shlex.join(["shardmq", "publish", routing_key, " ".join([body, *more])])
-        raise click.UsageError(f"BODY is one argument, and there are {len(more)} more; quote it: {line}")
+    check_quoted(routing_key, body)
     if body is not None and (path is not None or lines):
         raise click.UsageError("BODY does not go together with --file or --lines")
     if lines and count > 1:
@@ -139,6 +136,18 @@ def publish(
         print_json({"published": published, "seconds": round(seconds, 6)})
     else:
         click.echo(f"Published {counted(published, 'message')} in {seconds:.2f} s, confirmed by the broker")
+
+
+def check_quoted(routing_key: str, body: str | None) -> None:
+    """Make sure that BODY is one argument.
+
+    Raises:
+        UsageError: there are more; it says how the line is quoted.
+    """
+    more = click.get_current_context().args
+    if body is not None and more:
+        line = shlex.join(["shardmq", "publish", routing_key, " ".join([body, *more])])
+        raise click.UsageError(f"BODY is one argument, and there are {len(more)} more; quote it: {line}")
 
 
 def properties_of(values: dict[str, Any]) -> "Properties":
