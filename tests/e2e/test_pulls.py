@@ -92,6 +92,10 @@ def test_what_cannot_be_pulled_is_refused(channel: shardmq.Channel, stream: str,
         channel.pull(stream, 0, 0, colour="red")  # type: ignore[call-arg]
     with pytest.raises(errors.InvalidRequest, match="wait_ms is 0 to 60000"):
         channel.pull(stream, 0, 0, wait_ms=60_001)
+    with pytest.raises(errors.InvalidRequest, match="cannot be written as UTF-8"):
+        channel.pull(stream, 0, 0, tags=["\ud800"])
+    with pytest.raises(errors.InvalidRequest, match="a time since 1970, not from 0001-01-01"):
+        channel.pull(stream, 0, datetime.datetime.min)
     message = channel.pull(stream, 0, 0).messages[0]
     with pytest.raises(errors.PreconditionFailed, match="leaves all as it is"):
         message.ack()

@@ -108,7 +108,11 @@ def place_of(start: Start) -> tuple[Begin, int]:
         InvalidRequest: it is another word, or below 0.
     """
     if isinstance(start, datetime.datetime):
-        return "time", max(0, round(start.timestamp() * 1_000_000) // 1000)  # never past a message of that time
+        try:
+            seconds = start.timestamp()
+        except (ValueError, OverflowError) as fault:  # in no time zone, at the ends of the calendar
+            raise InvalidRequest(f"one reads from a time since 1970, not from {start}: {fault}") from fault
+        return "time", max(0, round(seconds * 1_000_000) // 1000)  # never past a message of that time
     if isinstance(start, str):
         word = _WORDS.get(start)
         if word is None:

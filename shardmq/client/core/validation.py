@@ -104,9 +104,12 @@ def check_size(what: str, operation: ClientRequest) -> None:
 
     Raises:
         ContentTooLarge: it is.
-        TypeError: it cannot be written.
+        InvalidRequest: it has text without UTF-8.
     """
-    size = len(encode(operation)) - HEADER.size + REQUEST_ROOM
+    try:
+        size = len(encode(operation)) - HEADER.size + REQUEST_ROOM
+    except UnicodeEncodeError as fault:
+        raise InvalidRequest(f"{what}: {fault.object!r} cannot be written as UTF-8: {fault.reason}") from fault
     limit = LARGER_FRAMES.get(TYPES[type(operation)], REQUEST_BYTES_MAX)
     if size > limit:
         raise ContentTooLarge(
