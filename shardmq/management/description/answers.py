@@ -2,6 +2,7 @@
 
 from typing import Any, Final, NotRequired, TypedDict
 
+from shardmq.management.description.checks import CHECKS
 from shardmq.management.description.own_answers import OWN_ANSWERS
 
 Row = dict[str, Any]
@@ -265,17 +266,48 @@ class Got(TypedDict):
     payload_encoding: str
 
 
+class Logins(TypedDict):
+    """How many logins there were with a protocol."""
+
+    protocol: str
+    auth_attempts: int
+    auth_attempts_succeeded: int
+    auth_attempts_failed: int
+
+
+class Hashed(TypedDict):
+    """The hash of a password."""
+
+    ok: str
+
+
+class Memory(TypedDict):
+    """The memory of the broker in bytes, by process, with the strategy and the total."""
+
+    memory: Row
+
+
+class TopProcess(TypedDict):
+    """A process of the broker, with its memory in bytes."""
+
+    pid: str
+    name: str
+    status: str
+    memory: int
+
+
+class Top(TypedDict):
+    """The processes of the broker, those with most memory first."""
+
+    node: str
+    row_count: int
+    processes: list[TopProcess]
+
+
 class Published(TypedDict):
     """Whether a message reached a queue."""
 
     routed: bool
-
-
-class Checked(TypedDict):
-    """How a check ended: "ok", or "failed" and why."""
-
-    status: str
-    reason: NotRequired[str]
 
 
 ANSWERS: Final[dict[str, Any]] = {
@@ -309,7 +341,11 @@ ANSWERS: Final[dict[str, Any]] = {
     **dict.fromkeys(("/operator-policies", "/operator-policies/{vhost}", "/operator-policies/{vhost}/{name}"), Policy),
     **dict.fromkeys(("/vhost-limits", "/vhost-limits/{vhost}"), VhostLimits),
     **dict.fromkeys(("/user-limits", "/user-limits/{user}"), UserLimits),
-    "/aliveness-test/{vhost}": Checked,
+    "/auth/attempts/{node}": Logins,
+    "/auth/hash_password/{password}": Hashed,
+    "/nodes/{node}/memory": Memory,
+    "/top/{node}": Top,
+    **CHECKS,
     **OWN_ANSWERS,
 }
 """What a path answers, or what each item of its list is. Paths that are not here answer objects of any shape."""

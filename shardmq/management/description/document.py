@@ -9,8 +9,9 @@ from typing import Any, Final, TypedDict, get_origin
 
 import msgspec
 
-from shardmq.management.description.answers import ANSWERS, Checked
+from shardmq.management.description.answers import ANSWERS
 from shardmq.management.description.bodies import BODIES
+from shardmq.management.description.checks import CHECKS
 from shardmq.management.samples.spans import AGE_SECONDS_MAX, SAMPLES_MAX
 from shardmq.management.samples.spans import PARAMETERS as SAMPLES
 from shardmq.management.web.authentication import COOKIE, PAGE_HEADER
@@ -73,7 +74,7 @@ def document(endpoints: Iterable[Endpoint]) -> Table:
     described = [endpoint for endpoint in endpoints if "//" not in endpoint.path]  # a path of Flower's; see queues.py
     both = (each for endpoint in described for each in (_item(endpoint), _body(endpoint)))
     types = dict.fromkeys(each for each in both if _is_named(each))
-    _, schemas = msgspec.json.schema_components([*types, Error, Checked], ref_template=SCHEMAS + "{name}")
+    _, schemas = msgspec.json.schema_components([*types, Error], ref_template=SCHEMAS + "{name}")
     paths: dict[str, Table] = {}
     for endpoint in described:
         paths.setdefault(path_of(endpoint), {})[endpoint.method.lower()] = _operation(endpoint)
@@ -110,8 +111,6 @@ def _is_named(kind: Any) -> bool:
 
 def _item(endpoint: Endpoint) -> Any:
     """The type of an answer, or of the items in its list; None where any object may be."""
-    if endpoint.path.startswith(("/health/checks/", "/healthchecks/", "/livez", "/readyz")):
-        return Checked
     known = ANSWERS.get(_PART.sub(r"{\1}", endpoint.path))
     if known is not None and endpoint.answer is not None:
         return known
@@ -204,8 +203,8 @@ def _responses(endpoint: Endpoint) -> Table:
             responses["201"] = {"description": "Made."}
     else:
         responses["200"] = _json(endpoint.summary, _answer(endpoint, item))
-    if item is Checked:
-        responses["503"] = _json("The check failed.", {"anyOf": [_schema(Checked), _schema(Error)]})
+    if endpoint.path in CHECKS:
+        responses["503"] = _json("The check failed.", {"anyOf": [_schema(item), _schema(Error)]})
     return responses
 
 

@@ -1,8 +1,21 @@
 """Types of what is answered below /api/shardmq."""
 
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Any, Final, Literal, NotRequired, TypedDict
 
 Row = dict[str, Any]
+
+
+class LookedMessage(TypedDict):
+    """A message that was looked at; its body is in Base64, and cut off where it is long."""
+
+    position: int
+    exchange: str
+    routing_key: str
+    redelivered: bool
+    payload_bytes: int
+    payload_base64: str
+    is_truncated: bool
+    properties: Row
 
 
 class Looked(TypedDict):
@@ -11,7 +24,7 @@ class Looked(TypedDict):
     `left` is about how many messages are from there on, `cut` how many bodies were looked into in part only.
     """
 
-    messages: list[Row]
+    messages: list[LookedMessage]
     next: int | None
     looked_at: int
     left: int
@@ -37,13 +50,20 @@ class DeadLetters(TypedDict):
     newest: int | None
 
 
+class Missed(TypedDict):
+    """A queue that could not be looked at, and why."""
+
+    queue: str
+    reason: str
+
+
 class Buried(TypedDict):
     """The dead letters of a queue, or of all queues."""
 
     groups: list[DeadLetters]
     looked_at: int
     is_partial: NotRequired[bool]
-    missed: NotRequired[list[Row]]
+    missed: NotRequired[list[Missed]]
 
 
 class Held(TypedDict):
@@ -59,15 +79,32 @@ class Held(TypedDict):
     deaths: list[Any]
 
 
+class TracedRoute(TypedDict):
+    """The exchanges that a message would pass from one on, and the queues it would reach."""
+
+    exchange: str
+    routing_key: str
+    exchanges: list[str]
+    queues: list[str]
+
+
+class Unseen(TypedDict):
+    """A queue with messages that nobody sees: unacknowledged or delayed ones."""
+
+    queue: str
+    unacknowledged: int
+    delayed: int
+
+
 class Traced(TypedDict):
     """Where a message went."""
 
     held: list[Held]
-    route: Row | None
-    unseen: list[Row]
+    route: TracedRoute | None
+    unseen: list[Unseen]
     looked_at: int
     is_partial: bool
-    missed: list[Row]
+    missed: list[Missed]
 
 
 class Redriven(TypedDict):
@@ -86,20 +123,135 @@ class Routed(TypedDict):
     queues: list[str]
 
 
+class ResetPartition(TypedDict):
+    """Where a consumer group goes on in a partition, and where it was; null where it had not begun."""
+
+    partition: int
+    old: int | None
+    new: int
+
+
 class Reset(TypedDict):
     """Where a consumer group goes on, by partition."""
 
     dry_run: bool
-    partitions: list[Row]
+    partitions: list[ResetPartition]
     messages: int
 
 
 class Topic(TypedDict):
-    """A topic."""
+    """A topic, with how many partitions it has."""
 
     name: str
+    vhost: str
+    partitions: int
     arguments: Row
 
+
+class TopicPartition(TypedDict):
+    """A partition of a topic; offsets are null while its shard is away."""
+
+    partition: int
+    queue: str
+    shard: int
+    first: NotRequired[int | None]
+    next: NotRequired[int | None]
+    messages: NotRequired[int | None]
+    bytes: NotRequired[int | None]
+
+
+class TopicGroup(TypedDict):
+    """A group that reads a topic; its lag is null while a shard is away."""
+
+    group: str
+    type: str
+    partitions: int
+    consumers: int
+    unacked: int
+    lag: int | None
+
+
+class TopicDetails(TypedDict):
+    """A topic, with its partitions and groups."""
+
+    name: str
+    vhost: str
+    arguments: Row
+    partitions: list[TopicPartition]
+    groups: list[TopicGroup]
+
+
+class Group(TypedDict):
+    """A consumer group of a topic; its lag is null while a shard is away."""
+
+    group: str
+    topic: str
+    vhost: str
+    type: str
+    partitions: int
+    read: int
+    consumers: int
+    members: int
+    unacked: int
+    lag: int | None
+
+
+class Found(TypedDict):
+    """What is wrong, since when (milliseconds since 1970), and what to do; the vhost "" is the broker."""
+
+    rule: str
+    severity: Literal["error", "warning"]
+    vhost: str
+    name: str
+    title: str
+    evidence: str
+    numbers: Row
+    since: int
+    advice: str
+    command: str
+
+
+class Process(TypedDict):
+    """A process of the broker, with its share of the processor since the last look; each role has more."""
+
+    process: str
+    role: Literal["coordinator", "gateway", "shard"]
+    pid: int
+    rss_bytes: int
+    cpu_seconds: float
+    cpu_percent: float | None
+    uptime_seconds: float
+    version: str
+    alarms: NotRequired[list[str]]
+
+
+class Transaction(TypedDict):
+    """A transaction that nobody has decided about; messages and bytes may be null while a shard is away."""
+
+    name: str
+    number: int
+    vhost: str
+    user: str
+    timeout_ms: int
+    idle_ms: int
+    attempts: int
+    messages: int | None
+    bytes: int | None
+
+
+class Previewed(TypedDict):
+    """A queue or exchange that a policy would change; each change is the value before and the one after."""
+
+    kind: Literal["queue", "exchange"]
+    name: str
+    policy_before: str | None
+    operator_policy_before: str | None
+    policy: str | None
+    operator_policy: str | None
+    changes: dict[str, list[Any]]
+
+
+POLICIES: Final = ("policies", "operator-policies")
 
 OWN_ANSWERS: Final[dict[str, Any]] = {
     **dict.fromkeys(("/shardmq/queues/{vhost}/{queue}/messages", "/shardmq/topics/{vhost}/{topic}/messages"), Looked),
@@ -110,6 +262,12 @@ OWN_ANSWERS: Final[dict[str, Any]] = {
     "/shardmq/queues/{vhost}/{queue}/redrive": Redriven,
     "/shardmq/exchanges/{vhost}/{exchange}/route": Routed,
     "/shardmq/groups/{vhost}/{topic}/{group}/reset": Reset,
-    **dict.fromkeys(("/shardmq/topics", "/shardmq/topics/{vhost}/{topic}"), Topic),
+    "/shardmq/topics": Topic,
+    "/shardmq/topics/{vhost}/{topic}": TopicDetails,
+    "/shardmq/groups": Group,
+    "/shardmq/findings": Found,
+    "/shardmq/processes": Process,
+    "/shardmq/transactions": Transaction,
+    **dict.fromkeys((f"/shardmq/{place}/{{vhost}}/{{name}}/preview" for place in POLICIES), Previewed),
 }
 """What a path answers, or what each item of its list is."""

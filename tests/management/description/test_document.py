@@ -1,5 +1,6 @@
 """The description of the HTTP API holds for what a broker answers, and requests made from it are never a bug."""
 
+import json
 import re
 import warnings
 from collections.abc import Iterator
@@ -57,6 +58,8 @@ def described(managed: Broker) -> Iterator[dict[str, Any]]:
         channel.exchange_declare("described.x", "topic")
         channel.queue_bind("described", "described.x", "k")
         channel.topic_declare("described.t", 1)
+        channel.group_commit("described.t", "described.g", {0: 0})
+        channel.transaction("described").publish("", "described", b"staged")
         for _ in range(3):
             channel.basic_publish("described.x", "k", b"{}")
         connection.user_put("described", "its", tags=["monitoring"])
@@ -122,6 +125,46 @@ def test_every_answer_has_the_shape_that_the_description_promises(
     assert checked > 60
     nouns = ("queues", "exchanges", "bindings", "connections", "channels", "consumers", "policies", "topic-permissions")
     assert {f"/api/{noun}" for noun in nouns}.isdisjoint(empty)
+
+
+def answer_of(described: dict[str, Any], path: str, method: str, status: str) -> Any:
+    """The schema of an answer."""
+    return described["paths"][path][method]["responses"][status]["content"]["application/json"]["schema"]
+
+
+def test_health_checks_and_our_own_endpoints_are_described_field_by_field(
+    described: dict[str, Any], admin: Browser, managed: Broker
+) -> None:
+    own = [path for path in described["paths"] if path.startswith(("/api/shardmq/", "/api/health"))]
+    loose = [
+        f"{method} {path}"
+        for path in own
+        for method, operation in described["paths"][path].items()
+        for response in operation["responses"].values()
+        for content in response.get("content", {}).values()
+        if '{"type": "object"}' in json.dumps(content["schema"])
+    ]
+    assert loose == []
+    for path in ("findings?after=0", "transactions", "groups", "topics", "processes"):
+        rows = admin.get(f"/shardmq/{path}")
+        promised = answer_of(described, f"/api/shardmq/{path.partition('?')[0]}", "get", "200")
+        assert [*schema_of(described, promised).iter_errors(rows)] == []
+        assert rows
+    preview = admin.post("/shardmq/policies/%2F/p/preview", {"pattern": "^described", "definition": {"max-length": 3}})
+    promised = answer_of(described, "/api/shardmq/policies/{vhost}/{name}/preview", "post", "200")
+    assert preview
+    assert schema_of(described, promised).is_valid(preview)
+    reset = admin.post("/shardmq/groups/%2F/described.t/described.g/reset", {"to": "earliest", "dry_run": True})
+    promised = answer_of(described, "/api/shardmq/groups/{vhost}/{topic}/{group}/reset", "post", "200")
+    assert [*schema_of(described, promised).iter_errors(reset)] == []
+    failing = {"port-listener/1": "port-listener/{port}", "protocol-listener/mqtt": "protocol-listener/{protocols}"}
+    for path, place in failing.items():
+        url = f"{managed.management_url}api/health/checks/{path}"
+        answer = requests.get(url, auth=("guest", "guest"), timeout=10)
+        promised = answer_of(described, f"/api/health/checks/{place}", "get", "503")["anyOf"][0]
+        assert answer.status_code == 503
+        assert schema_of(described, promised).is_valid(answer.json())
+        assert "missing" in described["components"]["schemas"][promised["$ref"].rpartition("/")[2]]["properties"]
 
 
 def test_a_page_of_a_list_has_the_shape_that_the_description_promises(
