@@ -22,6 +22,7 @@ from shardmq.client.aio.channel import Channel
 from shardmq.client.aio.connection import Connection, connect
 from shardmq.errors import AuthenticationFailed, ReplyCode, Unavailable
 from shardmq.management.findings.looks import Looks
+from shardmq.version import VERSION
 
 IDLE_SECONDS: Final = 30.0
 """How long a login without requests is kept: a page that asks every five seconds logs in once."""
@@ -39,6 +40,9 @@ LOGINS_MAX: Final = 64
 
 LOGINS_OF_PEER_MAX: Final = 32
 """Of them, from one address."""
+
+PROPERTIES: Final = {"product": "shardmq-management", "version": VERSION, "serves": "http"}
+"""What lists of connections show of those of this process, and why the broker's totals leave them out."""
 
 TIMEOUT_SECONDS: Final = 15.0
 """For a login, or for an answer; wrong passwords may take ten seconds."""
@@ -241,9 +245,7 @@ class Callers:
         self._logins += 1
         try:
             url = url_for(self._url, credentials, vhost)
-            return await connect(
-                url, TIMEOUT_SECONDS, recovery=None, administrative=not vhost, properties={"serves": "http"}
-            )
+            return await connect(url, TIMEOUT_SECONDS, recovery=None, administrative=not vhost, properties=PROPERTIES)
         finally:
             self._logins -= 1
 
