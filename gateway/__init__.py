@@ -6,7 +6,7 @@ server.py        Listens, accepts, tells the protocol from the first byte, knows
 amqp/            The AMQP 0-9-1 front, its twin: the same names for the same jobs, and five more where AMQP has
                  rules of its own.
 authentication/  Logins: passwords, and the defence against those who guess them.
-events/          What happens here, told in the event exchange.
+events/          What happens here, told in the event exchange; copies of messages in the trace exchange.
 handlers/        What clients ask, whatever their protocol, as operations of the native protocol.
 links/           The processes it dials.
 native/          The native front: operations to session calls, and back.

@@ -20,6 +20,7 @@ COMMANDS: Final = {
     "consume": "shardmq.cmd.messages.consume:consume",
     "tap": "shardmq.cmd.messages.tap:tap",
     "dead-letters": "shardmq.cmd.messages.dead_letters:dead_letters",
+    "trace": "shardmq.cmd.messages.trace:trace",
     "exchange": "shardmq.cmd.admin.exchange:exchange",
     "queue": "shardmq.cmd.admin.queue:queue",
     "topic": "shardmq.cmd.topics.topic:topic",

@@ -18,7 +18,7 @@ from shardmq.gateway.amqp.channel import AmqpChannel
 from shardmq.gateway.links.publish_plan import PublishPlan
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.session.channel_publisher import ChannelPublisher
-from shardmq.gateway.session.publish_split import PublishSplitter
+from shardmq.gateway.session.publish_split import BCC, PublishSplitter, routing_keys
 from shardmq.gateway.state.permissions import PlanKey
 from shardmq.gateway.state.routes import Route
 from shardmq.limits import LIFE_MS_MAX
@@ -46,12 +46,14 @@ class _Kind(NamedTuple):
         route: where they go.
         priority: of each.
         ttl_ms: as in `RecordBatch`.
+        bcc: routing keys that consumers do not see.
     """
 
     flags: int
     route: Route
     priority: int = 0
     ttl_ms: int | None = None
+    bcc: tuple[str, ...] = ()
 
 
 _ASKING: Final = Facts(is_persistent=False, is_plain=False, is_direct_reply=True)
@@ -71,11 +73,15 @@ def publish(channel: AmqpChannel, event: PublishesReceived) -> None:
         RequestError: no such exchange, not permitted, a property that makes no sense.
         AmqpError: not implemented, or no property list.
     """
-    if event.methods is None:
-        if len(event.bodies) > 1 or not _publish_one(channel, event):
-            _publish_alike(channel, event)
-    else:
-        _publish_mixed(channel, event, event.methods)
+    is_traced = channel.client.state.firehose is not None  # what is traced goes no planned way
+    if event.methods is not None:
+        if is_traced:
+            for method, raw, body in zip(event.methods, event.lists, event.bodies, strict=True):
+                _publish_alike(channel, PublishesReceived(channel.number, method, [raw], [body]))
+        else:
+            _publish_mixed(channel, event, event.methods)
+    elif is_traced or len(event.bodies) > 1 or not _publish_one(channel, event):
+        _publish_alike(channel, event)
 
 
 def _publish_one(channel: AmqpChannel, event: PublishesReceived) -> bool:
@@ -206,7 +212,8 @@ def _publish_alike(channel: AmqpChannel, event: PublishesReceived) -> None:
         if facts.is_plain:
             _send(channel, method, _Kind(_flags(facts), route), lists, bodies)
             return
-    if route is not None and route.levels and _publish_prioritized(channel, event):
+    may_be_planned = route is not None and route.levels and state.firehose is None
+    if may_be_planned and _publish_prioritized(channel, event):
         return
     begin, current = 0, None
     sent: list[bytes] = []
@@ -242,6 +249,9 @@ def _send(
     batch = RecordBatch(
         method.exchange, method.routing_key, flags, 0, 0, 0, messages, packed, kind.priority, kind.ttl_ms
     )
+    client = channel.client
+    if client.state.firehose is not None:
+        client.state.firehose.published(client, channel.number, batch, kind.route, kind.bcc)
     channel.publisher.send(first, batch, kind.route)
     return messages
 
@@ -289,9 +299,10 @@ def _look_into(
     priority, ttl_ms, other = splitter.key_of(known)
     if route is None or facts.has_cc:
         route = other
+    bcc: tuple[str, ...] = ()
     if facts.has_bcc:
-        raw = without_bcc(raw)
-    return _Kind(_flags(facts), route, priority, ttl_ms), raw
+        raw, bcc = without_bcc(raw), tuple(routing_keys(known.headers or {}, BCC))
+    return _Kind(_flags(facts), route, priority, ttl_ms, bcc), raw
 
 
 def _has_priority_alone(facts: Facts) -> bool:

@@ -25,6 +25,7 @@ from shardmq.protocol.native.operations.administration import (
     LimitsPut,
     PermissionDelete,
     PermissionPut,
+    TracingPut,
     UserDelete,
     UserPut,
     VhostDelete,
@@ -40,6 +41,7 @@ from shardmq.topology.commands import (
     PutPermission,
     PutUser,
     PutVhost,
+    SetTracing,
     SetWatermarks,
 )
 from shardmq.topology.passwords import hash_password
@@ -172,6 +174,12 @@ def watermarks_put(channel: Channel, operation: WatermarksPut, reply: Reply) -> 
     channel.client.perform(SetWatermarks("", operation.memory_bytes, operation.disk_free_bytes), done(reply))
 
 
+def tracing_put(channel: Channel, operation: TracingPut, reply: Reply) -> None:
+    """Change which part of a virtual host's messages is traced."""
+    check_administrator(channel.client, "changing tracing")
+    channel.client.perform(SetTracing(operation.vhost, operation.sample), done(reply))
+
+
 def definitions_export(channel: Channel, _operation: DefinitionsExport, reply: Reply) -> None:
     """Export all that is durable, in RabbitMQ's shape."""
     check_administrator(channel.client, "exporting definitions")
@@ -232,6 +240,7 @@ REQUESTS: Final[dict[type[Any], Any]] = {
     BackupBegin: backup_begin,
     BackupLook: backup_look,
     WatermarksPut: watermarks_put,
+    TracingPut: tracing_put,
     DefinitionsExport: definitions_export,
     DefinitionsImport: definitions_import,
 }

@@ -72,7 +72,11 @@ def _topics(client: Client, _tags: Tags) -> list[Row]:
 def _vhosts(client: Client, tags: Tags) -> list[Row]:
     topology, sees_all = client.state.topology, _sees_all(tags)
     found = topology.vhosts.values()
-    return [vhost_row(each) for each in found if sees_all or (client.user, each.name) in topology.permissions]
+    return [
+        vhost_row(each, topology.tracing.get(each.name, 0))
+        for each in found
+        if sees_all or (client.user, each.name) in topology.permissions
+    ]
 
 
 def _users(client: Client, tags: Tags) -> list[Row]:

@@ -42,13 +42,7 @@ class ChannelConsumers(ChannelPrefetch):
         groups: its consumers that are members of groups; None where it never had one.
     """
 
-    __slots__ = (
-        "_getters",
-        "_tags_made",
-        "all_tags",
-        "groups",
-        "tags",
-    )
+    __slots__ = ("_getters", "_tags_made", "all_tags", "groups", "tags")
 
     def __init__(self, client: Client, number: int) -> None:
         super().__init__(client, number)
@@ -236,6 +230,7 @@ class ChannelConsumers(ChannelPrefetch):
                     self._disown(consumer, outcome.first, 1)
                 tag = self._hand_out(consumer, outcome.first, 1, auto_ack)
                 self.tags.count_get(auto_ack, outcome.redelivered)
+                self.trace(consumer, outcome.batch, outcome.redelivered)
                 reply((tag, outcome))
             else:
                 self.tags.gets_empty += outcome is None
@@ -265,7 +260,7 @@ class ChannelConsumers(ChannelPrefetch):
         is_special = (
             consumer.takes_replies or consumer.settled_late or consumer.borrowed or consumer.reading is not None
         )
-        if is_special or not has_room:
+        if is_special or not has_room or self.client.state.firehose is not None:
             self.deliver(consumer, Delivered(consumer.number, first, False, batch))
             return
         link = consumer.link
@@ -295,6 +290,8 @@ class ChannelConsumers(ChannelPrefetch):
         tag = self._hand_out(consumer, delivered.first, batch.count, consumer.auto_ack)
         self.tags.redelivered += batch.count * delivered.redelivered
         client, front = self.client, self.client.front
+        if client.state.firehose is not None:
+            self.trace(consumer, batch, delivered.redelivered)
         if consumer.reading is None:
             front.send_delivery(self.number, consumer.tag, tag, delivered.redelivered, batch, delivered.deliveries)
         elif consumer.group is not None:

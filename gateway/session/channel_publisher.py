@@ -90,7 +90,7 @@ class ChannelPublisher:
         request, count = publish.request, publish.count
         self.published += count
         is_plain = not (publish.delay_ms or publish.transaction or publish.producer == 0 or records is not None)
-        if is_plain and (planned := self._known_plan(publish)) is not None:
+        if is_plain and state.firehose is None and (planned := self._known_plan(publish)) is not None:
             link, plan = planned
             plan.tally.count(count, len(plan.queues))
             if link.publish_numbered(self, request, plan, (count, publish.records, publish.producer, publish.sequence)):
@@ -113,7 +113,7 @@ class ChannelPublisher:
         batch = RecordBatch(exchange, key, publish.flags & PERSISTENT, 0, 0, 0, count, publish.records)
         producer, sequence = publish.producer, publish.sequence
         delay_ms, transaction = publish.delay_ms, publish.transaction
-        self._count(exchange, count, route)
+        self._take(batch, route)
         if len(route) == 1:
             ((link, queues),) = route
             if is_plain:
@@ -180,6 +180,12 @@ class ChannelPublisher:
         for link, queues in route:
             if link.publish(self, first, Publish(queues, replace(batch)), fan_out, 0, False):
                 client.front.hold_publishing(link)
+
+    def _take(self, batch: RecordBatch, route: Route) -> None:
+        """Count messages that go that way, and copy them to those who trace them."""
+        self._count(batch.exchange, batch.count, route)
+        if self.client.state.firehose is not None:
+            self.client.state.firehose.published(self.client, self.number, batch, route)
 
     def _count(self, exchange: str, messages: int, route: Route) -> None:
         """Count messages that were published to an exchange, and go that way."""
@@ -261,7 +267,7 @@ class ChannelPublisher:
                 part.priority,
                 part.ttl_ms,
             )
-            self._count(publish.exchange, part.messages, part.route)
+            self._take(batch, part.route)
             if not part.route and publish.flags & MANDATORY:
                 self.returned += part.messages
                 front.send_return(self.number, request, batch)

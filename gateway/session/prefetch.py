@@ -21,7 +21,7 @@ from shardmq.bus.messages.shard import Delivered, Qos
 from shardmq.errors import NotFound
 from shardmq.gateway.links.consumer import Consumer
 from shardmq.gateway.session.client import Client
-from shardmq.message.record_batch import record_ends
+from shardmq.message.record_batch import RecordBatch, record_ends
 
 PAUSE_SECONDS: Final = 0.1
 """Without room for so long, a channel's consumers are paused: their shards hear of that ten times a second at most."""
@@ -176,6 +176,12 @@ class PrefetchLimits:
             if prefetch != consumer.prefetch or settled_late is not consumer.settled_late:
                 consumer.prefetch, consumer.settled_late = prefetch, settled_late
                 consumer.link.ask(Qos(consumer.number, prefetch, settled_late), _ignore)
+
+    def trace(self, consumer: Consumer, batch: RecordBatch, redelivered: bool) -> None:
+        """Copy what the client gets to those who trace it, where its virtual host is traced."""
+        client = self.client
+        if client.state.firehose is not None:
+            client.state.firehose.delivered(client, self.number, consumer.queue, batch, redelivered)
 
     def _hand_on(self, shared: SharedPrefetch) -> None:
         """Hand out what has waited, as far as there is room for it now; have more of it come if there is room still."""

@@ -15,6 +15,7 @@ from shardmq.bus.messages.shard import FromShard
 from shardmq.bus.poller import context
 from shardmq.gateway.events.clients import ClientEvents
 from shardmq.gateway.events.exchange import EventExchange
+from shardmq.gateway.events.firehose import Firehose
 from shardmq.gateway.events.topology import TopologyEvents
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.state.alarms import Alarms
@@ -75,6 +76,7 @@ class GatewayState:
         time_slices: of connections with much to do.
         traffic: what clients did.
         events: what clients do, for those who listen.
+        firehose: copies what clients publish and get; None while no virtual host is traced.
         passes: how many there were.
         windows_bytes: what the windows of all consumers share.
         unread_bytes: what clients that are behind have not read, together.
@@ -123,10 +125,7 @@ class GatewayState:
         self.coordinator.identified = self._call_shards
         self.routes = Routes(self.topology, self.links, self.traffic)
         self.find_route = self.routes.find
-        self._event_exchange = EventExchange(self.topology, self.routes.to, self.stamp, self._pass_time)
-        self.events = ClientEvents(self._event_exchange, name)
-        self._topology_events = TopologyEvents(self.topology, self._event_exchange, lambda: self.coordinator.is_teller)
-        self.coordinator.follow(self._topology_events)
+        self._tell_events()
         self.alarms.turned = self._tell_alarm
         self.topology_changes = 0
         self._permissions: WeakValueDictionary[tuple[str, str], Permissions] = WeakValueDictionary()
@@ -140,8 +139,20 @@ class GatewayState:
         self.unread_bytes = 0
         self.unread_bytes_max = limit // UNREAD_SHARE
         self.windows_bytes = limit // WINDOWS_SHARE
-        self.ticking: list[Callable[[float], None]] = [self._look_memory, self._event_exchange.look]
+        self.ticking: list[Callable[[float], None]] = [self._look_memory, *self._dropping]
         self._census: Callable[[], dict[str, Any]] = dict
+
+    def _tell_events(self) -> None:
+        """Begin to publish what happens, and what passes."""
+        self._event_exchange = EventExchange(self.topology, self.routes.to, self.stamp, self._pass_time)
+        self.events = ClientEvents(self._event_exchange, self.name)
+        self._topology_events = TopologyEvents(self.topology, self._event_exchange, lambda: self.coordinator.is_teller)
+        self.coordinator.follow(self._topology_events)
+        self._firehose = Firehose(
+            self.topology, self.routes.to, self.stamp, lambda: bool(self.alarms.reason), self.changed, self.name
+        )
+        self.firehose: Firehose | None = None
+        self._dropping = self._event_exchange.look, self._firehose.look
 
     @property
     def limits(self) -> dict[str, int]:
@@ -243,6 +254,7 @@ class GatewayState:
     def _forget_topology(self) -> None:
         """Forget what was derived from the topology: it has changed."""
         self.topology_changes += 1
+        self.firehose = self._firehose if self.topology.tracing else None
         self.routes.forget()
         for permissions in self._permissions.values():
             permissions.forget()

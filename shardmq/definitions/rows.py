@@ -84,13 +84,15 @@ def binding_row(binding: Binding) -> Row:
     }
 
 
-def vhost_row(vhost: Vhost) -> Row:
-    """The row of a virtual host."""
+def vhost_row(vhost: Vhost, traced: float) -> Row:
+    """The row of a virtual host, of whose messages such a part is traced."""
     return {
         "name": vhost.name,
         "description": vhost.description,
         "tags": list(vhost.tags),
         "limits": vhost.limits,
+        "tracing": traced > 0,
+        "trace_sample": traced,
     }
 
 

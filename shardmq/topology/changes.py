@@ -170,6 +170,13 @@ class WatermarksSet(_Change, tag=22, frozen=True):
     memory_bytes: int | None
 
 
+class TracingSet(_Change, tag=30, frozen=True):
+    """This part of a virtual host's messages is traced from now on, 0 for none; until the coordinator ends."""
+
+    vhost: str
+    sample: float
+
+
 Change = (
     VhostPut
     | ExchangeAdded
@@ -193,5 +200,6 @@ Change = (
     | TopicPermissionPut
     | TopicPermissionRemoved
     | WatermarksSet
+    | TracingSet
 )
 """Any change."""

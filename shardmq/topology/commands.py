@@ -238,6 +238,12 @@ class SetWatermarks(_Command, tag=25, frozen=True):
     disk_free_bytes: int | None
 
 
+class SetTracing(_Command, tag=30, frozen=True):
+    """Trace a part of a virtual host's messages, 0 for none, until the coordinator ends."""
+
+    sample: float
+
+
 Command = (
     DeclareExchange
     | DeleteExchange
@@ -264,5 +270,6 @@ Command = (
     | PutTopicPermission
     | DeleteTopicPermission
     | SetWatermarks
+    | SetTracing
 )
 """Any command."""

@@ -270,9 +270,15 @@ EVENT_EXCHANGE: Final = "amq.rabbitmq.event"
 """The internal exchange of the default virtual host where the broker publishes what happens; RabbitMQ's name."""
 
 
+TRACE_EXCHANGE: Final = "amq.rabbitmq.trace"
+"""The internal exchange of each virtual host that gets copies of what is published and delivered there, while that is
+traced; RabbitMQ's name."""
+
+
 def predeclared(vhost: str) -> list[Exchange]:
     """The exchanges that a virtual host has from its beginning to its end."""
     exchanges = [Exchange(vhost, name, kind) for name, kind in PREDECLARED]
+    exchanges.append(Exchange(vhost, TRACE_EXCHANGE, "topic", internal=True))
     if vhost == DEFAULT_VHOST:
         exchanges.append(Exchange(vhost, EVENT_EXCHANGE, "topic", internal=True))
     return exchanges

@@ -1,6 +1,7 @@
 """All that exists at one version, as lists: what the bus carries and a store has read."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from shardmq.topology.entities import (
@@ -64,6 +65,10 @@ class TopologyFields(Protocol):
     def topic_permissions(self) -> Sequence[TopicPermission]:
         """All topic permissions."""
 
+    @property
+    def tracing(self) -> Mapping[str, float]:
+        """The part of messages that is traced, by virtual host."""
+
 
 class TopologySnapshot(NamedTuple):
     """All that exists at one version, as lists."""
@@ -79,3 +84,4 @@ class TopologySnapshot(NamedTuple):
     topics: Sequence[Topic] = ()
     policies: Sequence[Policy] = ()
     topic_permissions: Sequence[TopicPermission] = ()
+    tracing: Mapping[str, float] = MappingProxyType({})

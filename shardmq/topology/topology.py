@@ -7,31 +7,8 @@ from typing import Any, Final
 import msgspec
 
 from shardmq.errors import NotFound
-from shardmq.topology.changes import (
-    BindingAdded,
-    BindingRemoved,
-    Change,
-    ConnectionClosed,
-    ExchangeAdded,
-    ExchangeRemoved,
-    PermissionPut,
-    PermissionRemoved,
-    PolicyPut,
-    PolicyRemoved,
-    QueueAdded,
-    QueueRemoved,
-    TopicPermissionPut,
-    TopicPermissionRemoved,
-    TopicPut,
-    TopicRemoved,
-    TransactionBegun,
-    TransactionEnded,
-    UserPut,
-    UserRemoved,
-    VhostPut,
-    VhostRemoved,
-    WatermarksSet,
-)
+from shardmq.topology import changes as kinds
+from shardmq.topology.changes import Change
 from shardmq.topology.entities import (
     Binding,
     Exchange,
@@ -78,6 +55,7 @@ class Topology:
         topics: by virtual host and name.
         policies: and operator policies.
         topic_permissions: by user and virtual host, then by exchange.
+        tracing: the part of messages that is traced, by virtual host; 0 to 1. Others are not traced.
         router: the routes that follow from all this; another one after each `load`.
     """
 
@@ -103,6 +81,7 @@ class Topology:
         self._queue_counts: Counter[str] = Counter()
         self.policies = Policies()
         self.topic_permissions: dict[tuple[str, str], dict[str, TopicPermission]] = {}
+        self.tracing: dict[str, float] = {}
         self.router = Router(self.vhosts, self.exchanges, self._queues_by_id, self.policies)
 
     def exchange(self, vhost: str, name: str) -> Exchange:
@@ -217,31 +196,33 @@ class Topology:
             list(self.topics.values()),
             list(self.policies),
             [each for there in self.topic_permissions.values() for each in there.values()],
+            dict(self.tracing),
         )
 
     def load(self, fields: TopologyFields) -> None:
         """Replace everything by what a snapshot says."""
         self._clear()
         for vhost in fields.vhosts:
-            self._put_vhost(VhostPut(vhost))
+            self._put_vhost(kinds.VhostPut(vhost))
         for exchange in fields.exchanges:
-            self._add_exchange(ExchangeAdded(exchange))
+            self._add_exchange(kinds.ExchangeAdded(exchange))
         for queue in fields.queues:
-            self._add_queue(QueueAdded(queue))
+            self._add_queue(kinds.QueueAdded(queue))
         for binding in fields.bindings:
-            self._add_binding(BindingAdded(binding))
+            self._add_binding(kinds.BindingAdded(binding))
         for user in fields.users:
-            self._put_user(UserPut(user))
+            self._put_user(kinds.UserPut(user))
         for permission in fields.permissions:
-            self._put_permission(PermissionPut(permission))
+            self._put_permission(kinds.PermissionPut(permission))
         for transaction in fields.transactions:
-            self._begin_transaction(TransactionBegun(transaction))
+            self._begin_transaction(kinds.TransactionBegun(transaction))
         for topic in fields.topics:
-            self._put_topic(TopicPut(topic))
+            self._put_topic(kinds.TopicPut(topic))
         for policy in fields.policies:
             self.policies.put(policy)
         for each in fields.topic_permissions:
-            self._put_topic_permission(TopicPermissionPut(each))
+            self._put_topic_permission(kinds.TopicPermissionPut(each))
+        self.tracing.update(fields.tracing)
         self.version = fields.version
 
     def apply(self, change: Change) -> None:
@@ -252,25 +233,26 @@ class Topology:
         """
         _APPLY[type(change)](self, change)
 
-    def _put_vhost(self, change: VhostPut) -> None:
+    def _put_vhost(self, change: kinds.VhostPut) -> None:
         name = change.vhost.name
         if name not in self.vhosts:
             self.router.add_vhost(name)
         self.vhosts[name] = change.vhost
 
-    def _remove_vhost(self, change: VhostRemoved) -> None:
+    def _remove_vhost(self, change: kinds.VhostRemoved) -> None:
         del self.vhosts[change.name]
+        self.tracing.pop(change.name, None)
         self.router.remove_vhost(change.name)
 
-    def _add_exchange(self, change: ExchangeAdded) -> None:
+    def _add_exchange(self, change: kinds.ExchangeAdded) -> None:
         exchange = change.exchange
         self.exchanges[exchange.vhost, exchange.name] = exchange
         self.router.add_exchange(exchange)
 
-    def _remove_exchange(self, change: ExchangeRemoved) -> None:
+    def _remove_exchange(self, change: kinds.ExchangeRemoved) -> None:
         self.router.remove_exchange(self.exchanges.pop((change.vhost, change.name)))
 
-    def _add_queue(self, change: QueueAdded) -> None:
+    def _add_queue(self, change: kinds.QueueAdded) -> None:
         queue = change.queue
         self.queues[queue.vhost, queue.name] = queue
         self._queues_by_id[queue.id] = queue
@@ -279,14 +261,14 @@ class Topology:
             self._exclusive_queues[queue.id] = queue
         self.router.add_queue(queue)
 
-    def _remove_queue(self, change: QueueRemoved) -> None:
+    def _remove_queue(self, change: kinds.QueueRemoved) -> None:
         queue = self.queues.pop((change.vhost, change.name))
         del self._queues_by_id[queue.id]
         self._queue_counts[queue.vhost] -= 1
         self._exclusive_queues.pop(queue.id, None)
         self.router.remove_queue(queue)
 
-    def _add_binding(self, change: BindingAdded) -> None:
+    def _add_binding(self, change: kinds.BindingAdded) -> None:
         binding, identity = change.binding, binding_id(change.binding)
         source, target = _ends(binding)
         self.router.bind(binding, self._destination(binding))
@@ -294,7 +276,7 @@ class Topology:
         self._bindings_by_exchange.setdefault(source, {})[identity] = binding
         self._bindings_by_destination.setdefault(target, {})[identity] = binding
 
-    def _remove_binding(self, change: BindingRemoved) -> None:
+    def _remove_binding(self, change: kinds.BindingRemoved) -> None:
         binding, identity = change.binding, binding_id(change.binding)
         source, target = _ends(binding)
         del self.bindings[identity]
@@ -307,56 +289,61 @@ class Topology:
         end = binding.vhost, binding.destination
         return self.exchanges[end].name if binding.to_exchange else self.queues[end].id
 
-    def _put_user(self, change: UserPut) -> None:
+    def _put_user(self, change: kinds.UserPut) -> None:
         self.users[change.user.name] = change.user
 
-    def _remove_user(self, change: UserRemoved) -> None:
+    def _remove_user(self, change: kinds.UserRemoved) -> None:
         del self.users[change.name]
 
-    def _put_permission(self, change: PermissionPut) -> None:
+    def _put_permission(self, change: kinds.PermissionPut) -> None:
         self.permissions[change.permission.user, change.permission.vhost] = change.permission
 
-    def _remove_permission(self, change: PermissionRemoved) -> None:
+    def _remove_permission(self, change: kinds.PermissionRemoved) -> None:
         del self.permissions[change.user, change.vhost]
 
-    def _begin_transaction(self, change: TransactionBegun) -> None:
+    def _begin_transaction(self, change: kinds.TransactionBegun) -> None:
         transaction = change.transaction
         self.transactions[transaction.number] = transaction
         self._transactions_by_name[transaction.vhost, transaction.name] = transaction
 
-    def _end_transaction(self, change: TransactionEnded) -> None:
+    def _end_transaction(self, change: kinds.TransactionEnded) -> None:
         del self.transactions[change.number]
         del self._transactions_by_name[change.vhost, change.name]
 
-    def _put_topic(self, change: TopicPut) -> None:
+    def _put_topic(self, change: kinds.TopicPut) -> None:
         topic = change.topic
         name = topic.vhost, topic.name
         self.topics[name] = topic
         self._partitions.update(dict.fromkeys(topic.partitions, name))
 
-    def _remove_topic(self, change: TopicRemoved) -> None:
+    def _remove_topic(self, change: kinds.TopicRemoved) -> None:
         for queue in self.topics.pop((change.vhost, change.name)).partitions:
             del self._partitions[queue]
 
-    def _put_policy(self, change: PolicyPut) -> None:
+    def _put_policy(self, change: kinds.PolicyPut) -> None:
         self.policies.put(change.policy)
         self.router.forget()
 
-    def _remove_policy(self, change: PolicyRemoved) -> None:
+    def _remove_policy(self, change: kinds.PolicyRemoved) -> None:
         self.policies.remove(change.vhost, change.name, change.is_operator)
         self.router.forget()
 
-    def _put_topic_permission(self, change: TopicPermissionPut) -> None:
+    def _put_topic_permission(self, change: kinds.TopicPermissionPut) -> None:
         there = change.permission
         self.topic_permissions.setdefault((there.user, there.vhost), {})[there.exchange] = there
 
-    def _remove_topic_permission(self, change: TopicPermissionRemoved) -> None:
+    def _remove_topic_permission(self, change: kinds.TopicPermissionRemoved) -> None:
         there = self.topic_permissions[change.user, change.vhost]
         del there[change.exchange]
         if not there:
             del self.topic_permissions[change.user, change.vhost]
 
-    def _act_on(self, change: ConnectionClosed | WatermarksSet) -> None:
+    def _set_tracing(self, change: kinds.TracingSet) -> None:
+        self.tracing.pop(change.vhost, None)
+        if change.sample:
+            self.tracing[change.vhost] = change.sample
+
+    def _act_on(self, change: kinds.ConnectionClosed | kinds.WatermarksSet) -> None:
         """Change nothing: gateways act on the change."""
 
 
@@ -373,26 +360,27 @@ def _take_out(index: dict[Any, dict[BindingId, Binding]], end: Any, identity: Bi
 
 
 _APPLY: Final[dict[type[Any], Callable[[Topology, Any], None]]] = {
-    VhostPut: Topology._put_vhost,
-    VhostRemoved: Topology._remove_vhost,
-    ExchangeAdded: Topology._add_exchange,
-    ExchangeRemoved: Topology._remove_exchange,
-    QueueAdded: Topology._add_queue,
-    QueueRemoved: Topology._remove_queue,
-    BindingAdded: Topology._add_binding,
-    BindingRemoved: Topology._remove_binding,
-    UserPut: Topology._put_user,
-    UserRemoved: Topology._remove_user,
-    PermissionPut: Topology._put_permission,
-    PermissionRemoved: Topology._remove_permission,
-    ConnectionClosed: Topology._act_on,
-    WatermarksSet: Topology._act_on,
-    TransactionBegun: Topology._begin_transaction,
-    TransactionEnded: Topology._end_transaction,
-    TopicPut: Topology._put_topic,
-    TopicRemoved: Topology._remove_topic,
-    PolicyPut: Topology._put_policy,
-    PolicyRemoved: Topology._remove_policy,
-    TopicPermissionPut: Topology._put_topic_permission,
-    TopicPermissionRemoved: Topology._remove_topic_permission,
+    kinds.VhostPut: Topology._put_vhost,
+    kinds.VhostRemoved: Topology._remove_vhost,
+    kinds.ExchangeAdded: Topology._add_exchange,
+    kinds.ExchangeRemoved: Topology._remove_exchange,
+    kinds.QueueAdded: Topology._add_queue,
+    kinds.QueueRemoved: Topology._remove_queue,
+    kinds.BindingAdded: Topology._add_binding,
+    kinds.BindingRemoved: Topology._remove_binding,
+    kinds.UserPut: Topology._put_user,
+    kinds.UserRemoved: Topology._remove_user,
+    kinds.PermissionPut: Topology._put_permission,
+    kinds.PermissionRemoved: Topology._remove_permission,
+    kinds.ConnectionClosed: Topology._act_on,
+    kinds.WatermarksSet: Topology._act_on,
+    kinds.TracingSet: Topology._set_tracing,
+    kinds.TransactionBegun: Topology._begin_transaction,
+    kinds.TransactionEnded: Topology._end_transaction,
+    kinds.TopicPut: Topology._put_topic,
+    kinds.TopicRemoved: Topology._remove_topic,
+    kinds.PolicyPut: Topology._put_policy,
+    kinds.PolicyRemoved: Topology._remove_policy,
+    kinds.TopicPermissionPut: Topology._put_topic_permission,
+    kinds.TopicPermissionRemoved: Topology._remove_topic_permission,
 }

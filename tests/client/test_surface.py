@@ -48,7 +48,16 @@ OF_A_CONNECTION = {
     *("definitions_import", "is_open", "is_recovering", "limits_put", "on_blocked", "on_confirm", "on_lost"),
     *("on_recovery", "on_return", "on_unblocked", "permission_delete", "permission_put", "server_properties", "status"),
     *("policy_delete", "policy_match", "policy_preview", "policy_put", "topic_permission_delete"),
-    *("stats_get", "stats_list", "stats_overview", "timeout", "topic_permission_put", "topology", "user_delete"),
+    *(
+        "stats_get",
+        "stats_list",
+        "stats_overview",
+        "timeout",
+        "tracing_put",
+        "topic_permission_put",
+        "topology",
+        "user_delete",
+    ),
     *("user_put", "vhost_delete", "vhost_put", "watermarks_put"),
 }
 OF_A_PUBLISHER = {"close", "flush", "publish", "publish_keyed", "publish_many", "unconfirmed"}

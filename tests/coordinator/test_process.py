@@ -27,6 +27,7 @@ from shardmq.topology.commands import (
     PutPermission,
     PutUser,
     PutVhost,
+    SetTracing,
 )
 from shardmq.topology.entities import EVENT_EXCHANGE, Permission, User, Vhost, predeclared
 from shardmq.topology.passwords import hash_password
@@ -235,6 +236,18 @@ def test_a_store_of_a_version_without_the_event_exchange_gets_it(room: "Room") -
         assert exchanges["/", EVENT_EXCHANGE].internal
         assert len(exchanges) == len(predeclared("/"))
         room.stop()
+
+
+def test_what_is_traced_is_told_to_gateways_that_come_and_forgotten_with_the_coordinator(room: "Room") -> None:
+    room.start()
+    first = room.gateway("gateway-0")
+    request = first.ask(SetTracing("/", 0.5))
+    room.until(lambda: request in first.answers)
+    assert first.topology.tracing == {"/": 0.5}
+    assert room.gateway("gateway-1").topology.tracing == {"/": 0.5}
+    room.stop()
+    room.start()
+    assert room.gateway("gateway-2").topology.tracing == {}
 
 
 def tells(gateway: "GatewayEnd") -> bool:

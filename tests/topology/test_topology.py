@@ -18,8 +18,10 @@ from shardmq.topology.changes import (
     ExchangeAdded,
     QueueAdded,
     QueueRemoved,
+    TracingSet,
     UserPut,
     VhostPut,
+    VhostRemoved,
 )
 from shardmq.topology.commands import (
     Bind,
@@ -150,12 +152,20 @@ def test_virtual_hosts_are_apart() -> None:
 def test_loading_a_snapshot_forgets_what_was_there() -> None:
     topology = with_queues("a")
     topology.apply(UserPut(User("guest", "hash")))
+    topology.apply(TracingSet("/", 0.5))
     topology.version = 7
     replica = with_queues("b")
     replica.router.route("/", "", "b")
     replica.load(topology.snapshot())
     assert replica.snapshot() == topology.snapshot()
     assert replica.router.route("/", "", "b") == ()
+
+
+def test_a_virtual_host_that_is_deleted_is_not_traced_any_more() -> None:
+    topology = Topology()
+    for change in (VhostPut(Vhost("other")), TracingSet("other", 1.0), VhostRemoved("other")):
+        topology.apply(change)
+    assert topology.tracing == {}
 
 
 TOPIC = st.sampled_from(["e", "t"])

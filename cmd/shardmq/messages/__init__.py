@@ -7,6 +7,7 @@ search.py         `shardmq queue search` and `shardmq topic search`.
 move.py           `shardmq queue move`.
 tap.py            `shardmq tap`.
 dead_letters.py   `shardmq dead-letters`: list, redrive.
+trace.py          `shardmq trace`.
 stdout_reader.py  Who reads stdout: whether they have taken what was written.
 format.py         Messages as lines and as JSON.
 """

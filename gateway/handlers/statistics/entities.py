@@ -34,7 +34,9 @@ def topic_rows(state: GatewayState, vhosts: Collection[str]) -> list[Row]:
 
 def vhost_rows(state: GatewayState, vhosts: Collection[str]) -> list[Row]:
     """The virtual hosts."""
-    return [vhost_row(vhost) for vhost in state.topology.vhosts.values() if vhost.name in vhosts]
+    topology = state.topology
+    here = [vhost for vhost in topology.vhosts.values() if vhost.name in vhosts]
+    return [vhost_row(vhost, topology.tracing.get(vhost.name, 0)) for vhost in here]
 
 
 ENTITIES: Final[dict[str, tuple[Rows, tuple[str, ...]]]] = {

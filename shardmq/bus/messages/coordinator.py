@@ -63,6 +63,7 @@ class Snapshot(BusMessage, frozen=True, tag=62):
     topics: list[Topic] = []
     policies: list[Policy] = []
     topic_permissions: list[TopicPermission] = []
+    tracing: dict[str, float] = {}
 
 
 class Changes(BusMessage, frozen=True, tag=63):

@@ -51,8 +51,9 @@ class TopologyReplicas:
         broker, generation = self._identity.broker, self._identity.generation
         transactions, topics = list(fields.transactions), list(fields.topics)
         policies, allowed = list(fields.policies), list(fields.topic_permissions)
+        tracing = dict(fields.tracing)
         shards = self._addresses
-        peer.post(Snapshot(*fields[:7], shards, transactions, broker, generation, topics, policies, allowed))
+        peer.post(Snapshot(*fields[:7], shards, transactions, broker, generation, topics, policies, allowed, tracing))
         if len(self._versions) == 1:
             peer.post(TellEvents())
 

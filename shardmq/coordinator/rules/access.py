@@ -15,6 +15,7 @@ from shardmq.topology.changes import (
     PermissionPut,
     PermissionRemoved,
     TopicRemoved,
+    TracingSet,
     UserPut,
     UserRemoved,
     VhostPut,
@@ -30,6 +31,7 @@ from shardmq.topology.commands import (
     PutPermission,
     PutUser,
     PutVhost,
+    SetTracing,
     SetWatermarks,
 )
 from shardmq.topology.entities import (
@@ -186,6 +188,15 @@ def set_watermarks(topology: Topology, command: SetWatermarks) -> list[Change]: 
         if level is not None and not 0 < level < WATERMARK_MAX:
             raise InvalidRequest(f"a {what} watermark of {level} bytes makes no sense; give 1 to {WATERMARK_MAX - 1}")
     return [WatermarksSet(command.memory_bytes)]
+
+
+def set_tracing(topology: Topology, command: SetTracing) -> list[Change]:
+    """Change which part of a virtual host's messages is traced."""
+    vhost, sample = command.vhost, command.sample
+    topology.check_vhost(vhost)
+    if not 0 <= sample <= 1:
+        raise InvalidRequest(f"vhost '{vhost}' cannot have {sample:g} of its messages traced; give 0 (none) to 1 (all)")
+    return [TracingSet(vhost, sample)] if sample != topology.tracing.get(vhost, 0) else []
 
 
 def _without(permissions: Iterable[Permission]) -> list[Change]:

@@ -28,6 +28,7 @@ from shardmq.topology.commands import (
     PutTopicPermission,
     PutUser,
     PutVhost,
+    SetTracing,
     SetWatermarks,
     Unbind,
 )
@@ -90,5 +91,6 @@ _ACCESS: Final[dict[type[Any], _Rule]] = {
     PutLimits: access.put_limits,
     CloseConnection: access.expel,
     SetWatermarks: access.set_watermarks,
+    SetTracing: access.set_tracing,
 }
 """Rules for commands on virtual hosts and users."""

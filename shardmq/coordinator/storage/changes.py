@@ -34,6 +34,7 @@ from shardmq.topology.changes import (
     TopicPermissionRemoved,
     TopicPut,
     TopicRemoved,
+    TracingSet,
     TransactionBegun,
     TransactionEnded,
     UserPut,
@@ -162,8 +163,8 @@ class ChangeWriter:
     def _remove_topic_permission(self, batch: WriteBatch, change: TopicPermissionRemoved) -> None:
         batch.delete(b"topic_permissions", topic_permission_key(change.user, change.vhost, change.exchange))
 
-    def _tell_only(self, batch: WriteBatch, change: ConnectionClosed | WatermarksSet) -> None:
-        """Write nothing: the gateways act on it once."""
+    def _tell_only(self, batch: WriteBatch, change: ConnectionClosed | WatermarksSet | TracingSet) -> None:
+        """Write nothing: the gateways act on it once, or as long as the coordinator lives."""
 
     def _boot(self, is_durable: bool) -> str:
         return DURABLE if is_durable else self._boot_id
@@ -184,6 +185,7 @@ _WRITERS: Final[Mapping[type[Any], Callable[[ChangeWriter, WriteBatch, Any], Non
     PermissionRemoved: ChangeWriter._remove_permission,
     ConnectionClosed: ChangeWriter._tell_only,
     WatermarksSet: ChangeWriter._tell_only,
+    TracingSet: ChangeWriter._tell_only,
     TransactionBegun: ChangeWriter._begin_transaction,
     TransactionEnded: ChangeWriter._end_transaction,
     TopicPut: ChangeWriter._put_topic,

@@ -4,12 +4,15 @@ from typing import Final
 
 import msgspec
 
-from shardmq.management.web.body import text, words
+from shardmq.management.web.body import flag, text, words
 from shardmq.management.web.call import Call, Row
 from shardmq.management.web.endpoint import NO_CONTENT, Answer, Endpoint, Right, put
 from shardmq.management.web.errors import ApiError
 from shardmq.management.web.listing import listed
 from shardmq.management.web.paged import message_stats, with_samples
+
+NO_VHOST: Final[Row] = {"description": "", "tags": [], "trace_sample": 0.0}
+"""What is kept of a virtual host that is not there yet: nothing."""
 
 
 def vhost_row(row: Row, node: str, counts: Row) -> Row:
@@ -20,7 +23,8 @@ def vhost_row(row: Row, node: str, counts: Row) -> Row:
         "tags": row["tags"],
         "default_queue_type": "classic",
         "metadata": {"description": row["description"], "tags": row["tags"], "default_queue_type": "classic"},
-        "tracing": False,
+        "tracing": row["tracing"],
+        "trace_sample": row["trace_sample"],
         "protected_from_deletion": False,
         "cluster_state": {node: "running"},
         **counts,
@@ -69,12 +73,31 @@ async def put_vhost(call: Call) -> Answer:
     kind = text(body, "default_queue_type", "classic")
     if kind not in ("classic", "undefined", ""):
         raise ApiError.bad_request(f"default_queue_type is '{kind}'; queues have the type they are declared with")
-    is_new = all(row["name"] != name for row in await call.rows("vhosts"))
+    there = next((row for row in await call.rows("vhosts") if row["name"] == name), NO_VHOST)
+    sample = traced_part(body, there["trace_sample"])
     connection = await call.caller.administration()
-    await connection.vhost_put(name, text(body, "description", ""), words(body, "tags"))
+    tags = words(body, "tags") if "tags" in body else there["tags"]
+    await connection.vhost_put(name, text(body, "description", there["description"]), tags)
+    is_new = there is NO_VHOST
     if is_new:  # RabbitMQ's management gives whoever makes one all permissions there
         await connection.permission_put(call.user, name, ".*", ".*", ".*")
+    if sample != there["trace_sample"]:
+        await connection.tracing_put(name, sample)
     return put(is_new)
+
+
+def traced_part(body: Row, present: float) -> float:
+    """Which part of the messages is to be traced: `tracing` is RabbitMQ's field, `trace_sample` shardmq's.
+
+    Raises:
+        ApiError: they make no sense.
+    """
+    wanted = body.get("trace_sample")
+    sample = (present or 1.0) if wanted is None else wanted
+    if isinstance(sample, bool) or not isinstance(sample, int | float) or not 0 <= sample <= 1:
+        raise ApiError.bad_request(f"trace_sample is {sample!r:.40}; give a number from 0 to 1")
+    is_on = flag(body, "tracing", present > 0 if wanted is None else wanted > 0)
+    return float(sample) if is_on else 0.0
 
 
 async def delete_vhost(call: Call) -> Answer:
@@ -95,6 +118,8 @@ class VhostBody(msgspec.Struct):
 
     description: str = ""
     tags: list[str] | str = []
+    tracing: bool = False
+    trace_sample: float = 1.0
 
 
 VHOST: Final = "/vhosts/{vhost}"

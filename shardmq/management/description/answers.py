@@ -191,6 +191,7 @@ class Vhost(TypedDict):
     tags: list[str]
     metadata: Row
     tracing: bool
+    trace_sample: float
     cluster_state: dict[str, str]
     messages: NotRequired[int]
 

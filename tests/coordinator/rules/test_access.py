@@ -17,6 +17,7 @@ from shardmq.topology.changes import (
     PermissionRemoved,
     QueueAdded,
     QueueRemoved,
+    TracingSet,
     UserPut,
     UserRemoved,
     VhostPut,
@@ -32,6 +33,7 @@ from shardmq.topology.commands import (
     PutPermission,
     PutUser,
     PutVhost,
+    SetTracing,
 )
 from shardmq.topology.entities import Binding, Exchange, Permission, Queue, User, Vhost, predeclared
 from shardmq.topology.passwords import from_rabbitmq, hash_password, verify_password
@@ -121,6 +123,8 @@ def test_what_is_already_so_changes_nothing(topology: Topology, command: Command
         (PutLimits("shop", "", {"max-queues": None}), [VhostPut(Vhost("shop", "all that is sold", ("live",)))]),
         (PutLimits("", "anna", {"max-channels": -1}), [UserPut(User("anna", HASH, ("management",)))]),
         (CloseConnection("", "life.1", "enough"), [ConnectionClosed("life.1", "enough")]),
+        (SetTracing("shop", 0.5), [TracingSet("shop", 0.5)]),
+        (SetTracing("shop", 0), []),
     ],
 )
 def test_commands_become_changes(topology: Topology, command: Command, changes: list[Change]) -> None:

@@ -152,6 +152,28 @@ def test_virtual_hosts_users_permissions_and_limits(managed: Broker, admin: Brow
     assert refused(admin, "GET", "/queues/moon") == (404, "not_found")
 
 
+def test_tracing_is_switched_as_in_rabbitmq_and_leaves_the_rest_of_a_virtual_host(admin: Browser) -> None:
+    def traced() -> tuple[bool, float, str]:
+        row = admin.get("/vhosts/moon")
+        return row["tracing"], row["trace_sample"], row["description"]
+
+    assert admin.put("/vhosts/moon", {"description": "far", "tracing": True}) == 201
+    assert traced() == (True, 1.0, "far")
+    for body, told in (
+        ({"trace_sample": 0.25}, (True, 0.25)),
+        ({"tracing": "true"}, (True, 0.25)),
+        ({}, (True, 0.25)),
+        ({"tracing": False}, (False, 0.0)),
+        ({"trace_sample": 1}, (True, 1.0)),
+        ({"trace_sample": 0}, (False, 0.0)),
+    ):
+        assert admin.put("/vhosts/moon", body) == 204
+        assert traced() == (*told, "far")
+    for bad in ({"tracing": "perhaps"}, {"trace_sample": 2}, {"trace_sample": "all"}, {"trace_sample": True}):
+        assert refused(admin, "PUT", "/vhosts/moon", bad) == (400, "bad_request")
+    admin.delete("/vhosts/moon")
+
+
 def test_definitions_go_out_and_in(admin: Browser) -> None:
     admin.put("/vhosts/copy")
     admin.put("/queues/copy/kept", {"durable": True})

@@ -15,6 +15,7 @@ from shardmq.protocol.native.operations.administration import (
     LimitsPut,
     PermissionDelete,
     PermissionPut,
+    TracingPut,
     UserDelete,
     UserPut,
     VhostDelete,
@@ -116,6 +117,12 @@ def connection_expel(connection: str, reason: str) -> Request[None]:
 def watermarks_put(memory_bytes: int | None, disk_free_bytes: int | None) -> Request[None]:
     """Set watermarks of all processes."""
     return Request("setting watermarks", nothing, WatermarksPut(0, 0, memory_bytes, disk_free_bytes))
+
+
+def tracing_put(vhost: str, sample: float) -> Request[None]:
+    """Trace a part of a virtual host's messages."""
+    check_names(vhost=vhost)
+    return Request(f"changing tracing of virtual host '{vhost}'", nothing, TracingPut(0, 0, vhost, float(sample)))
 
 
 def definitions_export() -> Request[Table]:

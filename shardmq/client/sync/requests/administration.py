@@ -111,6 +111,18 @@ class AdministrationRequests(ABC):
         """
         self._ask(administration.watermarks_put(memory_bytes, disk_free_bytes))
 
+    def tracing_put(self, vhost: str, sample: float = 1.0) -> None:
+        """Copy what is published and delivered in a virtual host to its exchange `amq.rabbitmq.trace`.
+
+        That goes on until it is switched off, or the broker's processes end
+        (https://www.rabbitmq.com/docs/firehose).
+
+        Args:
+            vhost: the virtual host.
+            sample: which part of the messages is copied, from 0 (none: off) to 1 (all).
+        """
+        self._ask(administration.tracing_put(vhost, sample))
+
     def definitions_export(self) -> dict[str, Any]:
         """All that is durable, in the shape of RabbitMQ's definitions."""
         return self._ask(administration.definitions_export())

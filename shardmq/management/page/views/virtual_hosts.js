@@ -22,6 +22,7 @@ export function VirtualHosts({ who }) {
     { title: "In", isNumber: true, cell: (row) => rate(rateOf(row, "publish")) },
     { title: "Out", isNumber: true, cell: (row) => rate(rateOf(row, "deliver_get")) },
     { title: "Limits", cell: (row) => Object.entries(limitsOf(row.name)).map(([name, value]) => `${name}: ${value}`).join(", ") },
+    { title: "Tracing", cell: (row) => (row.tracing ? `on, ${row.trace_sample}` : "off") },
     { title: "", cell: (row) => mayWrite && html`<${Delete} name=${row.name} again=${answer.again} />` },
   ];
   return html`<${Head} title="Virtual hosts" />

@@ -123,6 +123,15 @@ class WatermarksPut(ClientRequest, frozen=True):
     disk_free_bytes: int | None = None
 
 
+class TracingPut(ClientRequest, frozen=True):
+    """Trace this part of a virtual host's messages, 0 for none, until the broker's processes end. The answer is Ok."""
+
+    after_loss = AfterLoss.ASK_AGAIN
+
+    vhost: Name
+    sample: float = 1.0
+
+
 class DefinitionsExport(ClientRequest, frozen=True):
     """Ask for all that is durable. The answer is Ok, in the shape of RabbitMQ's definitions."""
 

@@ -103,6 +103,7 @@ OPERATIONS: Final[dict[int, type[Operation]]] = {
     76: topology.PolicyMatch,
     77: topology.TopicPermissionPut,
     78: topology.TopicPermissionDelete,
+    85: administration.TracingPut,
     79: administration.WatermarksPut,
     80: reads.MessagesSearch,
 }
