@@ -150,7 +150,6 @@ class Server:
         """Note that a client has nothing here any more, though its socket may live on for a while."""
         self.state.traffic.churn["connections_closed"] += not client.serves_http
         self._tracker.closed(client)
-        self.state.events.connection_closed(client)
 
     def when_gone(self, client: Client, then: Callable[[], None]) -> None:
         """Call back when the exclusive queues of a client that has left are gone."""

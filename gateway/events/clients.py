@@ -77,14 +77,17 @@ class ClientEvents:
             "peer_port": connection.peer_port,
             "ssl": connection.is_tls,
             "connected_at": connection.connected_at_ms,
+            **_own_name(connection.client_properties),
             "client_properties": connection.client_properties,
         }
         self._exchange.tell("connection.created", facts)
 
-    def connection_closed(self, client: ClientInfo) -> None:
+    def connection_closed(self, connection: ConnectionInfo, client: ClientInfo) -> None:
         """Tell that a client is gone."""
         if self._exchange.is_heard:
-            self._exchange.tell("connection.closed", self._connection(client))
+            properties = connection.client_properties
+            facts = {**self._connection(client), **_own_name(properties), "client_properties": properties}
+            self._exchange.tell("connection.closed", facts)
 
     def channel_created(self, client: ClientInfo, number: int) -> None:
         """Tell that a channel was opened."""
@@ -142,6 +145,12 @@ class ClientEvents:
 
     def _login(self, peer: str, user: str) -> dict[str, Any]:
         return {"name": user, "peer_host": peer, "connection_type": "network", "node": self._node}
+
+
+def _own_name(properties: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The name that a client has given its connection, if it has: RabbitMQ's clients call it connection_name."""
+    name = properties.get("connection_name")
+    return {"user_provided_name": name} if isinstance(name, str) else {}
 
 
 def _channel(client: ClientInfo, number: int) -> Mapping[str, Any]:

@@ -378,7 +378,6 @@ class ShardLink:
         self.life += 1
         self.knows_all = False
         self._out_of_service.clear()
-        self._alarms.forget(self.name)
         self._common.clear()
         self.confirms.lost(
             f"{self.name} went away before it confirmed: stored or not is not certain; publish again ({lost.reason})"
@@ -389,4 +388,5 @@ class ShardLink:
         for consumer in list(self._consumers.values()):
             self._forget_loans(consumer)
         self._requests.lost(lost.reason)
+        self._alarms.forget(self.name)
         self._changed()

@@ -257,6 +257,7 @@ class ClientConnection(ClientSocket):
             for channel in self.session.channels:
                 self.count_channel(channel)
             self.session.close()
+            self.state.events.connection_closed(self, self.session.client)
             self.session = None  # a reference cycle, which would wait for the garbage collector
         self.drop_channels()
 

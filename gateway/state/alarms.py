@@ -50,10 +50,9 @@ class Alarms:
             self.turned(process, resource, is_on, text)
 
     def forget(self, process: str) -> None:
-        """Forget the alarms of a process that is away."""
-        for alarm in [alarm for alarm in self._on if alarm[0] == process]:
-            del self._on[alarm]
-        self._changed()
+        """Turn off the alarms of a process that is away: it says which are on when it is back."""
+        for owner, resource in [alarm for alarm in self._on if alarm[0] == process]:
+            self.turn(owner, resource, False, f"{owner} went away while its {resource} alarm was on")
 
     def of(self, process: str) -> list[str]:
         """The texts of a process's alarms that are on."""

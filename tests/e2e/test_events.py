@@ -17,8 +17,9 @@ RABBITMQ_FACTS = {
     "binding.deleted": "vhost arguments routing_key destination_kind destination_name source_kind source_name",
     "channel.closed": "pid user_who_performed_action",
     "channel.created": "pid name connection number user vhost user_who_performed_action",
-    "connection.closed": "pid name node",
-    "connection.created": "pid name node type user vhost protocol peer_host peer_port ssl connected_at",
+    "connection.closed": "pid name node client_properties user_provided_name",
+    "connection.created": "pid name node type user vhost protocol peer_host peer_port ssl connected_at "
+    "client_properties user_provided_name",
     "consumer.created": "consumer_tag exclusive ack_required channel queue vhost prefetch_count",
     "consumer.deleted": "consumer_tag channel queue vhost user_who_performed_action",
     "exchange.created": "name vhost type durable auto_delete internal arguments",
@@ -68,7 +69,8 @@ def told(channel: shardmq.Channel, queue: str, last: str) -> list[tuple[str, dic
 
 
 def connected(broker: Broker) -> pika.BlockingConnection:
-    return pika.BlockingConnection(pika.ConnectionParameters(broker.host, broker.port))
+    given = {"connection_name": "mine"}
+    return pika.BlockingConnection(pika.ConnectionParameters(broker.host, broker.port, client_properties=given))
 
 
 def test_what_amqp_clients_do_is_told_with_rabbitmqs_headers(pair: Broker, channel: shardmq.Channel) -> None:
@@ -88,6 +90,7 @@ def test_what_amqp_clients_do_is_told_with_rabbitmqs_headers(pair: Broker, chann
     doing.exchange_delete("evx")
     connection.close()
     events = told(channel, queue, "connection.closed")
+    assert [name for name, _ in events][-2:] == ["channel.closed", "connection.closed"]
     by_name = dict(events)
     assert set(by_name) == set(RABBITMQ_FACTS)
     for name, facts in RABBITMQ_FACTS.items():
@@ -95,6 +98,7 @@ def test_what_amqp_clients_do_is_told_with_rabbitmqs_headers(pair: Broker, chann
     assert by_name["queue.created"]["arguments"] == {"x-max-length": 5}
     assert (by_name["consumer.created"]["queue"], by_name["consumer.created"]["prefetch_count"]) == ("evq", 7)
     assert by_name["user.authentication.failure"]["name"] == "nobody"
+    assert by_name["connection.closed"]["user_provided_name"] == "mine"
     assert by_name["connection.closed"]["pid"] == by_name["connection.created"]["pid"]
 
 

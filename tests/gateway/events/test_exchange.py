@@ -35,6 +35,18 @@ def test_alarms_of_shards_are_told_by_the_gateway_that_is_to_tell(start_stage: S
     assert told == {"name": "disk", "node": "shard-0", "description": "there is room"}
 
 
+def test_alarms_of_a_shard_that_went_away_are_told_as_cleared(start_stage: StartStage) -> None:
+    stage = start_stage(**LISTENING)
+    stage.say_as_coordinator(TellEvents())
+    stage.until(lambda: stage.state.coordinator.is_teller)
+    stage.say(1, Alarm("disk", True, "no room"))
+    assert stage.expect(0, Publish).batch.routing_key == "alarm.set"
+    stage.shards.pop().listener.close()
+    batch = stage.expect(0, Publish).batch
+    assert batch.routing_key == "alarm.cleared"
+    assert b"shard-1 went away while its disk alarm was on" in batch.records
+
+
 def test_events_past_what_may_wait_are_dropped_and_counted(
     start_stage: StartStage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
