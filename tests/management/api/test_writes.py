@@ -208,7 +208,7 @@ def test_connections_are_seen_and_closed(managed: Broker, admin: Browser) -> Non
         row = admin.get(f"/connections/{consumer['channel_details']['connection_name']}")
         assert row["client_properties"]["product"] == "shardmq-python"
         assert admin.get(f"/connections/{row['name']}/channels")[0]["consumer_count"] == 1
-        assert admin.get("/queues/%2F/watched")["consumer_details"] == [consumer]
+        assert admin.get("/queues/%2F/watched")["consumer_details"] == [{**consumer, "unacked": 0}]
         name = consumer["channel_details"]["name"].replace(" ", "%20")
         assert admin.get(f"/channels/{name}")["consumer_details"] == [consumer]
         admin.ask("DELETE", f"/connections/{row['name']}", headers={"X-Reason": "enough"})
