@@ -63,6 +63,11 @@ class ClientEvents:
         self._exchange = exchange
         self._node = node
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether anybody listens: what only events need is not looked up for nobody."""
+        return self._exchange.is_heard
+
     def connection_created(self, connection: ConnectionInfo, client: ClientInfo) -> None:
         """Tell that a client was let in."""
         if not self._exchange.is_heard:

@@ -112,6 +112,8 @@ class Client:
     def consumers_ended(self, channel: int, consumers: Collection[Consumer]) -> None:
         """Count consumers no longer, and tell of it."""
         self.consumers -= len(consumers)
+        if not self.state.events.is_heard:
+            return
         for consumer in consumers:
             queue = self.state.topology.queue_by_id(consumer.queue)
             self.state.events.consumer_deleted(self, channel, "" if queue is None else queue.name, consumer)
