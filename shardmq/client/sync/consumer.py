@@ -157,8 +157,10 @@ class ChannelConsumers:
             delivery: of which a part was handed out; None where there is none.
             unseen_from: delivery tag of its first message that was not.
         """
+        if sys.is_finalizing():  # the I/O thread has stopped, and so will the connection: all is given back with it
+            return
         end = (tag, inbox, delivery, unseen_from)
-        if is_own_code(sys._getframe(2)):
+        if is_own_code(sys._getframe(1).f_back):
             start_new_thread(self._end_now, end)
         else:
             self._end_now(*end)
@@ -166,7 +168,7 @@ class ChannelConsumers:
     def _end_now(self, tag: str, inbox: DeliveryQueue, delivery: Delivery | None, unseen_from: int) -> None:
         """Cancel, and give back all that is in the inbox. Nothing is left to do where the channel is gone."""
         settler = self.settler
-        if settler.core.fault is None and not sys.is_finalizing():  # at exit the I/O thread does not answer any more
+        if settler.core.fault is None:
             try:
                 self.cancel(tag)
             except (ChannelError, ConnectionFault, NotFound):

@@ -1,5 +1,7 @@
 """The SDK for threads against a broker."""
 
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -261,3 +263,23 @@ def test_wrong_credentials_and_hosts_are_refused(broker: Broker) -> None:
         shardmq.connect(broker.url.replace("guest:guest", "guest:wrong"))
     with pytest.raises(errors.AuthenticationFailed):
         shardmq.connect(broker.url + "nowhere")
+
+
+def test_a_program_that_ends_with_a_loop_left_half_way_ends_in_silence(
+    broker: Broker, channel: shardmq.Channel, queue: str
+) -> None:
+    """The interpreter ends both iterators, with no frame of the program's below them."""
+    fill(channel, queue, 10)
+    program = (
+        "import shardmq, sys\n"
+        "iterators = []\n"
+        "for is_closed in (True, False):\n"
+        "    connection = shardmq.connect(sys.argv[1])\n"
+        "    iterators.append(connection.channel().consume(sys.argv[2], prefetch=3))\n"
+        "    next(iterators[-1]).ack()\n"
+        "    if is_closed:\n"
+        "        connection.close()\n"
+    )
+    run = [sys.executable, "-c", program, broker.url, queue]
+    ended = subprocess.run(run, capture_output=True, text=True, timeout=30, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
