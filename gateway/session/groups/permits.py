@@ -49,16 +49,17 @@ class _Share(Generic[Member]):
         count: how many it has, as its shard was told last.
         bound: how many of the prefetch it may take up: more than `count` until its shard has answered.
         unanswered: how often its shard was told of another count, and has not answered.
+        is_asked_for: whether its shard waits for more, or to be declined. It is one of those that want some.
         is_active: whether something was delivered since it was last looked at.
     """
 
-    __slots__ = ("bound", "consumer", "count", "is_active", "unanswered")
+    __slots__ = ("bound", "consumer", "count", "is_active", "is_asked_for", "unanswered")
 
     def __init__(self, consumer: Member, count: int) -> None:
         self.consumer = consumer
         self.count = self.bound = count
         self.unanswered = 0
-        self.is_active = False
+        self.is_active = self.is_asked_for = False
 
     @property
     def idle(self) -> int:
@@ -80,7 +81,7 @@ class Permits(Generic[Member]):
     """
 
     __slots__ = (
-        "_asked",
+        "_asked_for",
         "_bound",
         "_decline",
         "_given",
@@ -105,11 +106,13 @@ class Permits(Generic[Member]):
         self._turn = turn
         self._tell = tell
         self._decline = decline
+        # What is known of a partition is in its share. The others are lists of shares, as a pass must not look at all:
+        # a topic may have 10,000 of them, and few have permits, want some, or have more messages than permits.
         self._shares: dict[Member, _Share[Member]] = {}  # of all partitions
         self._given: dict[_Share[Member], None] = {}  # those that have permits; who got one last is the last
         self._wanting: dict[_Share[Member], None] = {}  # those that have messages beyond their permits
-        self._asked: dict[_Share[Member], None] = {}  # those whose shards wait for more, or to be declined
         self._spent: dict[_Share[Member], None] = {}  # those with more messages than permits
+        self._asked_for = 0  # shares whose shards wait
         self._bound = 0  # of all
         self.idle_seconds = IDLE_SECONDS
         self._lowered = 0  # shards that have not answered to having fewer
@@ -143,8 +146,9 @@ class Permits(Generic[Member]):
         if share is None:
             return
         self._bound -= share.bound
-        for shares in (self._given, self._wanting, self._asked, self._spent):
+        for shares in (self._given, self._spent):
             shares.pop(share, None)
+        self._served(share)
         self._give()
 
     def limit(self, limit: int) -> None:
@@ -170,7 +174,10 @@ class Permits(Generic[Member]):
         """Note that a partition has messages beyond its permits: its shard waits for more, or to be declined."""
         share = self._shares.get(consumer)
         if share is not None:
-            self._wanting[share] = self._asked[share] = None
+            self._wanting[share] = None
+            if not share.is_asked_for:
+                share.is_asked_for = True
+                self._asked_for += 1
             self.follow()
 
     def hear(self, consumer: Member) -> None:
@@ -198,9 +205,10 @@ class Permits(Generic[Member]):
             donor = max(self._given, key=self._takeable, default=None)
             if donor is not None and (idle := self._takeable(donor)) > 0:
                 self._lower(donor, max(1, idle // 2), is_busy=False)
-            elif not self._lowered:
-                asked, self._asked = self._asked, {}
+            elif self._asked_for and not self._lowered:
+                asked, self._asked_for = [share for share in self._wanting if share.is_asked_for], 0
                 for share in asked:
+                    share.is_asked_for = False
                     self._decline(share.consumer)
 
     def rotate(self) -> None:
@@ -223,7 +231,7 @@ class Permits(Generic[Member]):
         Those of a partition of which nothing came for a while: what was settled just now may be followed by the next
         message. Where a shard waits, those of one of which nothing is here, too, unless it was known to have messages.
         """
-        is_unused = bool(self._asked) and not share.consumer.unacked and share not in self._wanting
+        is_unused = self._asked_for > 0 and not share.consumer.unacked and share not in self._wanting
         return min(share.idle, share.count - self._least) if is_unused or not share.is_active else 0
 
     def _give(self) -> None:
@@ -249,10 +257,16 @@ class Permits(Generic[Member]):
 
     def _say(self, share: _Share[Member], answered: Callable[[], None]) -> None:
         """Tell a shard how many permits a partition has; it asks again where that is not enough."""
-        self._wanting.pop(share, None)
-        self._asked.pop(share, None)
+        self._served(share)
         share.unanswered += 1
         self._tell(share.consumer, share.count, answered)
+
+    def _served(self, share: _Share[Member]) -> None:
+        """Note that a partition wants nothing more now."""
+        self._wanting.pop(share, None)
+        if share.is_asked_for:
+            share.is_asked_for = False
+            self._asked_for -= 1
 
     def _answered(self, share: _Share[Member]) -> None:
         share.unanswered -= 1
