@@ -96,6 +96,7 @@ class Consumer:
     """A consumer, or a channel's basic.get on a queue, for as long as it may hold messages.
 
     Attributes:
+        acks_lost: whether acks came for what it got before its shard went away, or was to ignore; they had no effect.
         is_plain: whether it comes and goes without effect on its queue, and on whether that has other consumers.
         takes_replies: whether its queue is one of answers to its client's requests.
         settled_late: what it gets without acknowledgements is settled here, when it is handed to the client.
@@ -114,6 +115,7 @@ class Consumer:
     """
 
     __slots__ = (
+        "acks_lost",
         "auto_ack",
         "borrowed",
         "exclusive",
@@ -154,7 +156,7 @@ class Consumer:
         self.priority = 0
         self.exclusive = False
         self.timeout_ms = 0
-        self.times_out = False
+        self.times_out = self.acks_lost = False
         self.running = False
         self.unacked = 0
         self.is_counted = bool(tag)

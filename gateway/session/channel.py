@@ -52,6 +52,8 @@ class Channel:
             if life == consumer.link.life:  # else its shard died since, and delivers it again
                 consumer.hold(start - end)
                 consumer.link.settle(consumer, start, end)
+            else:
+                consumer.acks_lost = True
         self.consumers.after_settling()
         self.client.state.changed()
 

@@ -20,7 +20,7 @@ from .histories import History
 from .saboteur import until
 from .test_sabotage import frozen
 
-TURNS: Final = int(os.environ.get("SHARDMQ_FAULT_KILLS", "2"))
+TURNS: Final = int(os.environ.get("SHARDMQ_FAULT_KILLS", "1"))
 IS_LONG: Final = "SHARDMQ_FAULT_KILLS" in os.environ
 MEMBERS: Final = 20
 PARTITIONS: Final = 20

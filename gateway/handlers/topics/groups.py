@@ -58,21 +58,35 @@ def group_commit(channel: Channel, operation: GroupCommit, reply: Reply) -> None
 
 
 def group_offsets(channel: Channel, operation: GroupOffsets, reply: Reply) -> None:
-    """Tell where a group is, in each partition.
+    """Tell where a group is, in each partition, once what was acknowledged on this channel is on disk.
+
+    Whether an ordered group's acks had an effect is told by its offsets; a shared group's may be anywhere above them.
 
     Raises:
         AccessRefused: not permitted.
         NotFound: no such topic.
+        PreconditionFailed: what was acknowledged for a shared group was not, as its shard was away.
         InvalidRequest: the group's name is not valid.
     """
     client, group = channel.client, operation.group
     check_name("group", group)
     places = list(enumerate(partitions_read(client, operation.topic)))
+    members = channel.consumers.groups
+    shared = () if members is None else members.of_shared(operation.topic, group)
+    acked_in = [(member, member.take_unproven()) for member in shared]
 
     def join(states: list[PartitionState]) -> None:
-        reply([_row(number, state, _of(state, group)) for number, state in enumerate(states)])
+        if any(lives not in (None, member.lives) for member, lives in acked_in):
+            reply(_acks_lost(client, operation.topic, group))
+        else:
+            reply([_row(number, state, _of(state, group)) for number, state in enumerate(states)])
 
-    _ask_all(client, places, lambda place: InspectPartition(place[1].id, group), join, reply)
+    def refused(outcome: Outcome) -> None:
+        for member, lives in acked_in:
+            member.acked_in = member.acked_in if lives is None else lives
+        reply(outcome)
+
+    _ask_all(client, places, lambda place: InspectPartition(place[1].id, group), join, refused)
 
 
 def group_reset(channel: Channel, operation: GroupReset, reply: Reply) -> None:
@@ -275,6 +289,13 @@ def _of(state: PartitionState, group: str) -> GroupState | None:
 def _no_group(client: Client, topic: str, group: str) -> NotFound:
     where = f"topic '{topic}' in vhost '{client.vhost}'"
     return NotFound(f"no group '{group}' of {where}: nobody has consumed or committed as that group")
+
+
+def _acks_lost(client: Client, topic: str, group: str) -> PreconditionFailed:
+    return PreconditionFailed(
+        f"acknowledgements of group '{group}' of topic '{topic}' in vhost '{client.vhost}' had no effect: a shard was "
+        "away, or others have the messages; they come again"
+    )
 
 
 def _places(client: Client, topic: str, queues: Sequence[Queue], numbers: Sequence[int]) -> list[Place]:

@@ -67,6 +67,15 @@ class GroupConsumers:
                     return epoch
         return None
 
+    def of_shared(self, topic: str, group: str) -> list[Member]:
+        """Return those of a shared group."""
+        return [
+            member
+            for member in self.by_tag.values()
+            if isinstance(member, SharedMember)
+            and (member.subscription.topic, member.subscription.group) == (topic, group)
+        ]
+
     def limit(self, prefetch: int) -> None:
         """Change what each of them may hold."""
         for member in self.by_tag.values():

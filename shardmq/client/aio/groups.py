@@ -134,10 +134,20 @@ class GroupConsumer:
 
         Returns:
             By partition, the offset of the message that the group reads next.
+
+        Raises:
+            PreconditionFailed: not all of it is acknowledged: partitions were taken from this consumer, or their shard
+                was away. What is not comes again, here or to another member; go on, or close the consumer.
         """
+        had_acks = bool(self._member.handed_out.held())
         self._member.handed_out.ack_all()
         rows = await self._ask(groups.group_offsets(self._topic, self._group))
-        return {row["partition"]: row["offset"] for row in rows if row["offset"] is not None}
+        offsets = {row["partition"]: row["offset"] for row in rows if row["offset"] is not None}
+        if self._is_shared:
+            self._member.check_acked(self._topic, self._group, had_acks)
+        else:
+            self._member.check_committed(self._topic, self._group, offsets)
+        return offsets
 
     async def close(self) -> None:
         """Leave the group; what is not acknowledged goes to other members. Does nothing when it is closed."""
@@ -221,12 +231,14 @@ class GroupConsumer:
             if self._on_assigned is not None:
                 await _called(self._on_assigned(change.partitions))
             return
+        if change.is_lost:
+            self._member.abandon(change.partitions or [])
         try:
             if self._on_revoked is not None and change.partitions:
                 await _called(self._on_revoked(change.partitions, change.is_lost))
         finally:
-            self._member.abandon(change.partitions or [])
             if not change.is_lost:
+                self._member.abandon(change.partitions or [])
                 self._consumers.let_go(self._tag, change.partitions or [])
 
 

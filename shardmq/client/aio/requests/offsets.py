@@ -80,6 +80,10 @@ class OffsetRequests(ABC):
             A dict for each partition, in order: `partition`, `first` and `end` (the offsets it keeps, end not
             included), `offset` (of the message the group reads next; None where it has not read), `lag`, `type`,
             `epoch`, `member`, `consumers`, `unacked`, `acked_above`, `delayed`, `dying`, `lost`.
+
+        Raises:
+            PreconditionFailed: what was acknowledged on this channel for a shared group had no effect, as its shard was
+                away, or others have it by now. It is raised once.
         """
         return await self._ask(groups.group_offsets(topic, group))
 

@@ -12,13 +12,17 @@ class HandedOut:
     Args:
         channel: the channel's settler.
         guard: held while ranges change: with threads, messages are settled by any of them.
+
+    Attributes:
+        has_nacked: whether messages were returned or rejected: its group may wait for them, whatever else it acks.
     """
 
-    __slots__ = ("_channel", "_guard", "_newest", "_tags")
+    __slots__ = ("_channel", "_guard", "_newest", "_tags", "has_nacked")
 
     def __init__(self, channel: Settler, guard: AbstractContextManager[object]) -> None:
         self._channel = channel
         self._guard = guard
+        self.has_nacked = False
         self._tags = RangeSet()
         self._newest = 0  # kept beside them: mostly it is settled before the next one comes, at a third of the cost
 
@@ -87,6 +91,7 @@ class HandedOut:
 
     def nack(self, first: int, last: int, requeue: bool, delay_ms: int = 0) -> None:
         """Nack the delivery tags first to last, but for those that are settled."""
+        self.has_nacked = True
         for start, end in self._take(first, last):
             self._channel.nack(start, end - 1, requeue, delay_ms)
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from shardmq.client.api.message import Batch, Delivery, Message, Settler
 from shardmq.client.core.groups.changes import Assigned, Change, Ended, Entry, Revoked
 from shardmq.client.core.groups.handed_out import HandedOut
-from shardmq.errors import ShardmqError
+from shardmq.errors import PreconditionFailed, ShardmqError
 from shardmq.message.record_batch import record_ends
 from shardmq.protocol.native.operations.basic import BasicDeliver
 
@@ -61,7 +61,7 @@ class Membership:
         self._channel = channel
         self._wake = wake
         self._came: deque[Entry] = deque()  # put by the connection
-        self._changes_put = self._changes_taken = 0
+        self._changes_put = self._changes_taken = self._breaks_put = self._breaks_taken = 0
         self._entries: deque[Entry] = deque()  # taken from there
         self._current: Delivery | None = None  # in hand
         self._partition = -1  # of it
@@ -88,6 +88,7 @@ class Membership:
 
     def broken(self) -> None:
         """Note that it has nothing any more: the connection was lost, and it joins the group again with the next."""
+        self._breaks_put += 1
         self._put_change(Revoked(None, is_lost=True))
 
     def end(self, error: ShardmqError | None) -> None:
@@ -104,6 +105,43 @@ class Membership:
                 self._committed[number] = offset
         for first, last in tags:
             self.handed_out.ack(first, last)
+
+    def check_acked(self, topic: str, group: str, had_acks: bool) -> None:
+        """Check that the acks of what was handed out went to a broker that knew it.
+
+        Args:
+            topic: what it reads.
+            group: its name.
+            had_acks: whether there were any.
+
+        Raises:
+            PreconditionFailed: the connection was lost before the broker had answered.
+        """
+        if had_acks and self._breaks_put != self._breaks_taken:
+            raise PreconditionFailed(
+                f"the connection was lost before what group '{group}' read of topic '{topic}' was acknowledged: "
+                "what is not comes again"
+            )
+
+    def check_committed(self, topic: str, group: str, offsets: Mapping[int, int]) -> None:
+        """Check that its ordered group is as far as what was handed out, all of which was acked.
+
+        Args:
+            topic: what it reads.
+            group: its name.
+            offsets: by partition, where the group is.
+
+        Raises:
+            PreconditionFailed: acks had no effect: partitions were lost before, or their shard was away.
+        """
+        if self.handed_out.has_nacked:
+            return
+        behind = sorted(number for number, offset in self.read.items() if offsets.get(number, 0) < offset)
+        if behind:
+            raise PreconditionFailed(
+                f"group '{group}' is behind what was read of partitions {behind} of topic '{topic}': they were taken "
+                "from this consumer, or their shard was away; what is not committed comes again"
+            )
 
     def has_lost(self) -> bool:
         """Whether partitions were lost with messages that were read, though the program has not heard of that yet."""
@@ -152,6 +190,7 @@ class Membership:
         if change.partitions is None:
             change.partitions = list(self.offsets)
             gone = None
+            self._breaks_taken += 1
             self.handed_out.take_all()
         else:
             gone = set(change.partitions)
