@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shardmq.errors import RowDamaged
+from shardmq.shards.storage.schema import group_of
 from shardmq.topology.entities import Queue as Declared
 
 _log = logging.getLogger(__name__)
@@ -172,4 +173,7 @@ class Quarantine:
 
 
 def _row(damage: RowDamaged) -> str:
+    group = group_of(damage)
+    if group is not None:
+        return f"the cursor of group '{group}' in {damage.file}"
     return f"row {damage.key.hex()} of database {damage.database} in {damage.file}"

@@ -50,6 +50,7 @@ from typing import Final
 import msgspec
 from xxhash import xxh3_64_intdigest
 
+from shardmq.errors import RowDamaged
 from shardmq.shards.segments.index_entry import extent_of
 from shardmq.shards.segments.segment import NumberedBatch, Segment
 from shardmq.shards.segments.shared_batch import SharedBatch, referring
@@ -349,3 +350,10 @@ def queue_of(database: int, key: bytes) -> int | None:
 def number_of(value: bytes | memoryview) -> int:
     """Return a number of eight bytes."""
     return int.from_bytes(value, "big")
+
+
+def group_of(damage: RowDamaged) -> str | None:
+    """Return the group whose cursor is damaged, as its key names it; None where something else is."""
+    if damage.database != DATABASES[CURSORS].decode():
+        return None
+    return damage.key[NUMBER.size :].decode(errors="replace")

@@ -7,10 +7,14 @@ brokers start on stores with a bit flipped anywhere. `make test` runs a few, `ma
 
 import os
 import random
+import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import lmdb
 import pytest
@@ -29,13 +33,19 @@ ATTEMPTS = 80
 SEED = int(os.environ.get("SHARDMQ_FAULT_SEED", random.randrange(2**32)))
 SHARDS = 2
 QUEUES = [f"flipped-{number}" for number in range(6)]
+TOPICS = [f"flipped-topic-{number}" for number in range(2)]
+"""Each has one partition, and two groups."""
+
+GROUPS = ("ordered", "shared")
 MESSAGES = 40
 EXIT_REFUSED = 78
 REDO_BYTES = 48 << 10
 """Of the redo logs, which are mostly zeros, bits are flipped up to here."""
 
 Contents = dict[str, list[tuple[str, bool]] | str]
-"""By queue, its messages in order (body, whether marked redelivered), or why they cannot be had."""
+"""By queue or partition, its messages in order (body, whether marked redelivered), or why they cannot be had. Behind
+those of a partition is where its groups are.
+"""
 
 
 @dataclass(frozen=True)
@@ -80,10 +90,29 @@ def fill(url: str) -> None:
                     message.ack()
                 if place == 9:
                     break
+        for topic in TOPICS:
+            read_by_groups(channel, topic)
         with channel.transaction("committed") as transaction:
             transaction.publish_many("", QUEUES[3], [f"{QUEUES[3]}/t{number}".encode() for number in range(5)])
         channel.transaction("undecided").publish_many("", QUEUES[0], [b"never to be seen"] * 5)
         channel.basic_publish("", QUEUES[4], b"much later", delay_ms=86_400_000)
+
+
+def read_by_groups(channel: shardmq.Channel, topic: str) -> None:
+    """A topic, half of which was read by its groups."""
+    channel.topic_declare(topic, 1)
+    with channel.publisher() as publisher:
+        publisher.publish_many("", f"{topic}-0", [f"{topic}/{number}".encode() for number in range(MESSAGES)])
+    for group in GROUPS:
+        options: dict[str, Any] = {"shared": group == "shared", "pull": 4, "prefetch": 4}
+        with channel.group_consumer(topic, group, start="earliest", auto_commit=False, **options) as consumer:
+            for _ in range(5):
+                messages = consumer.poll(10)
+                for message in messages[group == "shared" :]:
+                    message.ack()
+                if group == "shared":
+                    messages[0].nack(delay_ms=86_400_000)
+            consumer.commit()
 
 
 def top_up(url: str) -> None:
@@ -111,6 +140,16 @@ def contents(url: str) -> Contents:
                 found[queue] = messages
             except ShardmqError as fault:
                 found[queue] = str(fault)
+    for topic in TOPICS:
+        with shardmq.connect(url, timeout=20) as connection, connection.channel() as channel:
+            try:
+                found[f"{topic}-0"] = [(message.body.decode(), False) for message in channel.pull(topic, 0, 0, 1000)]
+                for group in GROUPS:
+                    [row] = channel.group_offsets(topic, group)
+                    where = [row[name] for name in ("offset", "lag", "type", "acked_above", "delayed")]
+                    found[f"{topic}-0"] += [(f"{group}: {where}", False)]
+            except ShardmqError as fault:
+                found[f"{topic}-0"] = str(fault)
     return found
 
 
@@ -224,6 +263,57 @@ def test_a_flipped_bit_is_refused_or_changes_nothing(pristine: Pristine, tmp_pat
     for number, flip in enumerate(flips(pristine.folder, FLIPS, ("data.mdb", "redo"))):
         print(f"seed {SEED}, {flip}: ", end="")
         print(outcome_of(flip, pristine, tmp_path / f"data-{number}"))
+
+
+def cursors(folder: Path) -> list[tuple[Path, bytes, bytes]]:
+    """The cursors of all groups: file, key and value."""
+    found = []
+    for file in sorted(folder.glob("shard-*/data.mdb")):
+        with lmdb.open(str(file.parent), readonly=True, lock=False, max_dbs=64) as environment:
+            table = environment.open_db(b"cursors", create=False)
+            with environment.begin() as transaction:
+                found += [(file.relative_to(folder), key, value) for key, value in transaction.cursor(table)]
+    return found
+
+
+def test_a_flipped_cursor_names_its_group_which_does_not_begin_anew(pristine: Pristine, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    shutil.copytree(pristine.folder, folder)
+    file, key, value = next(each for each in cursors(folder) if each[1].endswith(b"ordered"))
+    for place in re.finditer(re.escape(key + value), (folder / file).read_bytes()):  # older ones are in free pages
+        Flip(file, place.end() - 1, 2).apply(folder)
+    with Broker(folder, shards=SHARDS) as broker:
+        found = contents(broker.url)
+        [partition] = check(found, pristine.contents)
+        assert "the cursor of group 'ordered' in" in found[partition]
+        topic = partition.rpartition("-")[0]
+        with shardmq.connect(broker.url, timeout=20) as connection, connection.channel() as channel:
+            channel.topic_declare("calm", 1)
+            for start in ("earliest", "latest"):
+                with channel.group_consumer(topic, "ordered", start=start, auto_commit=False) as consumer:
+                    assert not consumer.poll(0.3)
+            for ask in (
+                lambda: channel.group_commit(topic, "ordered", {0: MESSAGES}),
+                lambda: channel.group_reset(topic, "ordered", "latest"),
+                lambda: channel.group_delete(topic, "ordered"),
+                lambda: channel.group_offsets(topic, "shared"),
+            ):
+                with pytest.raises(ShardmqError, match="the cursor of group 'ordered'"):
+                    ask()
+            assert [table["name"] for table in connection.status()["queues"] if "out_of_service" in table] == [
+                partition
+            ]
+    said = run_command("store", "check", str(folder))
+    assert said.returncode == 1
+    assert f"queue '{partition}' in vhost '/': the cursor of group 'ordered'" in said.stdout
+    said = run_command("store", "repair", str(folder))
+    assert "forgets it: the group begins anew where its next member says" in said.stdout
+
+
+def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """What `shardmq` says."""
+    command = [sys.executable, "-m", "shardmq", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
 @pytest.mark.parametrize("mutant", mutants.FLIPS, ids=lambda mutant: mutant.guard)

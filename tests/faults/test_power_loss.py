@@ -107,7 +107,8 @@ def after_power_loss(recorded: Recorded, moment: int, luck: str, folder: Path, g
     try:
         broker.start()
         declare(broker.url)
-        return recorded.history.check(moment, drain(broker.url), HOMES)
+        found, left = drain(broker.url)
+        return recorded.history.check(moment, found, HOMES, left)
     finally:
         broker.close()
         print(broker.last_words())

@@ -5,6 +5,9 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
+
+from .groups import GroupNotes, Left
 
 
 @dataclass(slots=True)
@@ -36,6 +39,10 @@ class Transacted:
     committed_at: int | None = None
 
 
+PARTS: Final = ("lost", "unknown", "unmarked", "reordered", "copies", "torn", "groups")
+"""What may be wrong."""
+
+
 @dataclass(slots=True)
 class Verdict:
     """What is wrong with what was found; each list is empty when all is well."""
@@ -49,16 +56,16 @@ class Verdict:
     reordered: list[str] = field(default_factory=list)
     copies: list[str] = field(default_factory=list)
     torn: list[str] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)
 
     @property
     def is_clean(self) -> bool:
         """Whether every promise was kept."""
-        return not (self.lost or self.unknown or self.unmarked or self.reordered or self.copies or self.torn)
+        return not any(getattr(self, part) for part in PARTS)
 
     def __str__(self) -> str:
-        parts = ("lost", "unknown", "unmarked", "reordered", "copies", "torn")
         wrong = ", ".join(
-            f"{len(getattr(self, part))} {part} {getattr(self, part)[:3]}" for part in parts if getattr(self, part)
+            f"{len(getattr(self, part))} {part} {getattr(self, part)[:3]}" for part in PARTS if getattr(self, part)
         )
         return f"{self.confirmed} confirmed, {self.found} found: {wrong or 'all promises kept'}"
 
@@ -70,6 +77,7 @@ class History:
         self.sent: dict[str, Sent] = {}
         self.seen: dict[tuple[str, str], list[Seen]] = defaultdict(list)
         self.transactions: dict[str, Transacted] = {}
+        self.groups = GroupNotes()
         self._lock = threading.Lock()
         self._places: Counter[str] = Counter()
 
@@ -96,15 +104,18 @@ class History:
         self.seen[queue, name].append(seen)
         return seen
 
-    def check(self, moment: int, found: Mapping[str, Sequence[tuple[str, bool]]], dead: Mapping[str, str]) -> Verdict:
+    def check(
+        self, moment: int, found: Mapping[str, Sequence[tuple[str, bool]]], dead: Mapping[str, str], left: Left
+    ) -> Verdict:
         """Compare what was found after a power loss with what was promised before.
 
         Args:
             moment: of the power loss.
             found: by queue, in order: (message, whether it was marked redelivered).
             dead: by queue, the queue to which its dead letters go.
+            left: of the groups.
         """
-        verdict = Verdict(moment, found=sum(map(len, found.values())))
+        verdict = Verdict(moment, found=sum(map(len, found.values())), groups=self.groups.check(moment, left))
         there = {queue: Counter(name for name, _ in messages) for queue, messages in found.items()}
         for name, sent in self.sent.items():
             if sent.transaction is None and sent.confirmed_at is not None and sent.confirmed_at <= moment:

@@ -13,6 +13,7 @@ from shardmq.errors import ConnectionLost, ShardmqError
 from tests.faults.ledgers import RETRY_SECONDS, ReconnectingAmqpClient, ReconnectingClient
 from tests.faults.saboteur import until
 
+from . import groups
 from .history import History, Transacted
 
 KEPT, COPIED, WORKED, DYING, DEAD, LEFT, RIGHT = "kept", "copied", "worked", "dying", "dead", "left", "right"
@@ -37,6 +38,7 @@ def declare(url: str) -> None:
         for queue in QUEUES:
             arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": DEAD} if queue == DYING else None
             channel.queue_declare(queue, durable=True, arguments=arguments)
+        channel.topic_declare(groups.TOPIC, groups.PARTITIONS)
         channel.exchange_declare("both", "fanout", durable=True)
         for queue in ALL_OF_BOTH:
             channel.queue_bind(queue, "both", "")
@@ -139,6 +141,34 @@ class _Program(_Client):
                 transacted.committed_at = time.monotonic_ns()
 
 
+class _TopicPublisher(_Client):
+    """Publishes to the partitions of a topic, in turns."""
+
+    def work(self, connection: shardmq.Connection) -> None:
+        channel = connection.channel()
+        for stream in itertools.cycle(groups.STREAMS):
+            if self.stopping.is_set():
+                return
+            ids = self.history.send(f"{self.name}-{stream}", [stream], 5)
+            with channel.publisher() as publisher:
+                publisher.publish_many("", stream, [each.encode() for each in ids])
+            self.history.confirm(ids)
+
+
+class _Member(_Client):
+    """Is a member of a group, again and again."""
+
+    def __init__(self, url: str, history: History, group: str) -> None:
+        super().__init__(url, history, f"member-of-{group}")
+        self.group = group
+
+    def work(self, connection: shardmq.Connection) -> None:
+        consume = groups.consume_in_order if self.group == groups.ORDERED else groups.consume_in_turn
+        while not self.stopping.is_set():
+            with connection.channel() as channel:
+                consume(channel, self.history.groups)
+
+
 @contextlib.contextmanager
 def running(url: str, history: History, only_transactions: bool = False) -> Iterator[None]:
     """Traffic, for as long as this lasts."""
@@ -147,6 +177,8 @@ def running(url: str, history: History, only_transactions: bool = False) -> Iter
         clients += [_Publisher(url, history, f"publisher-{number}") for number in range(2)]
         clients.append(_AmqpPublisher(url, history, "amqp-publisher"))
         clients += [_Consumer(url, history, WORKED), _Consumer(url, history, DYING)]
+        clients += [_TopicPublisher(url, history, "topic-publisher")]
+        clients += [_Member(url, history, group) for group in (groups.ORDERED, groups.SHARED, groups.SHARED)]
     for client in clients:
         client.start()
     try:
@@ -160,8 +192,11 @@ def running(url: str, history: History, only_transactions: bool = False) -> Iter
             assert client.crash is None, client.name
 
 
-def drain(url: str) -> dict[str, list[tuple[str, bool]]]:
-    """All that is in the queues, in order: (message, whether it was marked redelivered). They are empty then."""
+def drain(url: str) -> tuple[dict[str, list[tuple[str, bool]]], groups.Left]:
+    """All that is in the queues, in order: (message, whether it was marked redelivered). They are empty then.
+
+    And what is left of the groups.
+    """
     found: dict[str, list[tuple[str, bool]]] = {queue: [] for queue in QUEUES}
     with shardmq.connect(url, timeout=30) as connection, connection.channel() as channel:
         until(lambda: _is_settled(connection), "decided transactions have joined their queues")
@@ -174,7 +209,8 @@ def drain(url: str) -> dict[str, list[tuple[str, bool]]]:
                     if len(found[queue]) == ready:
                         break
             assert channel.basic_get(queue, auto_ack=True) is None
-    return found
+        left, kept = groups.look(channel)
+    return found | kept, left
 
 
 def _is_settled(connection: shardmq.Connection) -> bool:
