@@ -67,7 +67,7 @@ class GroupConsumers:
                     return epoch
         return None
 
-    def of_shared(self, topic: str, group: str) -> list[Member]:
+    def of_shared(self, topic: str, group: str) -> list[SharedMember]:
         """Return those of a shared group."""
         return [
             member

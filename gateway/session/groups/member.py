@@ -26,9 +26,6 @@ from shardmq.topology.partitions import partitions_of
 RELEASE_SECONDS: Final = 30.0
 """A client has so long to settle what it holds of a partition that it is to let go of, and to say that it has."""
 
-LOST: Final = -1
-"""The `lives` of a member some of whose acks had no effect."""
-
 EVERYTHING: Final = 1 << 63
 """Above every offset."""
 
@@ -74,7 +71,6 @@ class Member(PrefetchLimits):
         name: of the member, in the whole broker.
         partitions: those that it has, by id of the queue.
         is_ending: whether it is leaving the group.
-        acked_in: the `lives` in which the first of its acks was sent of which nobody knows that it is on disk.
     """
 
     __slots__ = (
@@ -86,7 +82,6 @@ class Member(PrefetchLimits):
         "_stopped",
         "_timers",
         "_unacked",
-        "acked_in",
         "is_ending",
         "name",
         "partitions",
@@ -105,13 +100,12 @@ class Member(PrefetchLimits):
     ) -> None:
         self._owner = owner
         self._unacked = 0
-        self.acked_in: int | None = None
-        self.partitions: dict[int, MemberPartition] = {}
         super().__init__(client, channel.number)
         self.subscription = subscription
         self.tag = tag
         self.prefetch = subscription.prefetch
         self.name = client.state.memberships.next_name(client.identity)
+        self.partitions: dict[int, MemberPartition] = {}
         self.is_ending = False
         self._beginning = Beginning(client, subscription)
         self._channel = channel
@@ -129,25 +123,7 @@ class Member(PrefetchLimits):
     def unacked(self, count: int) -> None:
         if count < self._unacked:
             self._owner.settling[self] = None
-            if self.acked_in is None:
-                self.acked_in = self.lives
         self._unacked = count
-
-    @property
-    def lives(self) -> int:
-        """Return how often the shards of its partitions went away, all together."""
-        return sum([part.consumer.link.life for part in self.partitions.values()])
-
-    def take_unproven(self) -> int | None:
-        """Take the `lives` in which all acks were sent of which nobody knew yet that they are on disk.
-
-        Where they are others once the shards have answered, acks were lost. None where there are no such acks.
-        """
-        acked_in, self.acked_in = self.acked_in, None
-        for part in self.partitions.values():
-            if part.consumer.acks_lost:
-                part.consumer.acks_lost, acked_in = False, LOST
-        return acked_in
 
     def start(self, reply: Reply) -> None:
         """Begin; the outcome is the consumer's tag, or the error that refused it."""

@@ -73,9 +73,10 @@ class CommitOffset(Request[int], frozen=True, tag=100):
 class ResetGroup(Request[tuple[int, int]], frozen=True, tag=101):
     """Have a group go on elsewhere. Answer: its offset before and after, once that is on disk.
 
-    Its members' messages are forgotten: what they acknowledge of them has no effect. They go on from the new place.
-    Refused (404) where the group has no cursor here, and with `OffsetOutOfRange` where the partition does not have
-    the offset.
+    Its members' messages are forgotten: what they acknowledge of them has no effect. Those of a shared group go on from
+    the new place; the owner of an ordered group is cancelled, and its epoch is over. Refused (506) while a transaction
+    is being decided that commits an offset of the group, (404) where the group has no cursor here, and with
+    `OffsetOutOfRange` where the partition does not have the offset.
 
     Attributes:
         queue: id of the partition's queue.

@@ -73,11 +73,7 @@ class Groups:
         """
         readers = _readers(hosted)
         _check_name(message.name)
-        if self.staged.is_deciding(hosted.queue.id, message.name):
-            raise Unavailable(
-                f"a transaction that commits an offset of group '{message.name}' in {_title(hosted)} is being decided; "
-                "try again in a moment"
-            )
+        self._check_undecided(hosted, message.name)
         settings = _settings(message)
         group = readers.groups.get(message.name)
         if group is not None:
@@ -226,8 +222,37 @@ class Groups:
             return new, new
         old = group.offset
         if not message.dry_run:
-            (readers.members(group) or group).reset(new)
+            self._check_undecided(hosted, message.group)
+            self._reset_all(hosted, readers, group, new)
         return old, new
+
+    def _reset_all(self, hosted: HostedQueue, readers: Readers, group: GroupCursor, offset: int) -> None:
+        """Have a group go on elsewhere, whatever its members have.
+
+        The owner of an ordered group is fenced, as a transaction of its might commit what it read before, and would
+        skip what is to be read again. The coordinator gives the partition out anew.
+        """
+        members = readers.members(group)
+        if group.settings is None or group.settings.is_shared:
+            (members or group).reset(offset)
+            return
+        group.epoch += 1
+        if members is not None:
+            for consumer in list(members.names):
+                self._end(readers, consumer, f"group '{group.name}' was reset in {_title(hosted)}")
+        group.reset(offset)
+
+    def _check_undecided(self, hosted: HostedQueue, group: str) -> None:
+        """Make sure that no transaction is about to commit an offset of a group.
+
+        Raises:
+            Unavailable: there is one.
+        """
+        if self.staged.is_deciding(hosted.queue.id, group):
+            raise Unavailable(
+                f"a transaction that commits an offset of group '{group}' in {_title(hosted)} is being decided; try "
+                "again in a moment"
+            )
 
     def _drop(self, hosted: HostedQueue, readers: Readers, message: DropGroup) -> bool:
         group = readers.groups.get(message.group)
