@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import ssl
 import time
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from shardmq.management.state.callers import Callers
 from shardmq.management.state.facts import Facts, node_name
 from shardmq.runtime import notify
 from shardmq.runtime.collection import exempt_startup
+from shardmq.runtime.memory import return_large_blocks
 from shardmq.runtime.renewal import LOOK_SECONDS, RenewableContext
 from shardmq.runtime.signals import StopSignal
 from shardmq.runtime.tls import TlsOptions
@@ -26,6 +28,9 @@ SHUTDOWN_SECONDS: Final = 3.0
 """Time for requests that are under way when the process stops."""
 
 KEEP_ALIVE_SECONDS: Final = 75.0
+
+NICENESS: Final = 5
+"""Messages go first: with it, this process has a third of the weight of gateways and shards where cores are scarce."""
 
 _log = logging.getLogger(__name__)
 
@@ -58,6 +63,8 @@ def run(options: ManagementOptions) -> None:
     """
     if any(not address.user for address in parse_all(options.url)):
         raise StartupRefused("the URL logs in by a certificate; callers log in by their own users, so name none there")
+    os.nice(NICENESS)
+    return_large_blocks()
     uvloop.run(_serve(options))
 
 

@@ -40,6 +40,8 @@ LARGE_REQUESTS_MAX: Final = 4
 _log = logging.getLogger(__name__)
 
 
+JSON: Final = {"Content-Type": "application/json; charset=utf-8"}
+
 Handling = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 NEEDED: Final = {
@@ -133,7 +135,17 @@ class Server:
         async with self._callers.borrow(who, request.remote or "") as caller:
             if not endpoint.right.is_of(caller.tags):
                 raise ApiError.not_authorised(NEEDED.get(endpoint.right, NOT_MANAGER))
-            return self._response(request, await self._handled(request, endpoint, caller))
+            if endpoint.is_shared and PAGE_HEADER in request.headers:
+                key = caller.user, request.raw_path
+                answer = await self._facts.shared.get(key, lambda: self._encoded(request, endpoint, caller))
+            else:
+                answer = await self._handled(request, endpoint, caller)
+            return self._response(request, answer)
+
+    async def _encoded(self, request: web.Request, endpoint: Endpoint, caller: Caller) -> Answer:
+        """An answer in JSON, encoded for all who share it."""
+        answer = await self._handled(request, endpoint, caller)
+        return Answer(encoded(answer.body), answer.status, {**answer.headers, **JSON})
 
     async def _log_in(self, request: web.Request) -> web.StreamResponse:
         """Begin a session of the page: a form with `username` and `password`, as RabbitMQ's has it."""
@@ -171,6 +183,7 @@ class Server:
         except TimeoutError:
             raise ApiError(503, "timeout", f"this was not done within {REQUEST_SECONDS:.0f} s") from None
         if caller is not None and request.method not in SAFE_METHODS:
+            self._facts.shared.forget()
             self._audit.done(caller.user, request.remote, f"{request.method} {request.raw_path}: {answer.status}")
         return answer
 
@@ -212,7 +225,7 @@ class Server:
         headers = {**SAFE_HEADERS, **answer.headers}
         if answer.body is None:
             return web.Response(status=answer.status, headers=headers)
-        if isinstance(answer.body, bytes):
+        if isinstance(answer.body, bytes | bytearray):
             return web.Response(body=answer.body, status=answer.status, headers=headers)
         return web.Response(
             body=encoded(answer.body), status=answer.status, headers=headers, content_type="application/json"

@@ -142,3 +142,18 @@ def test_bodies_are_bounded_whether_their_length_is_told_or_not(managed: Broker,
         return  # it was cut off in the middle
     assert untold.getresponse().status == 413
     untold.close()
+
+
+def test_browsers_share_an_answer_until_something_is_changed(managed: Broker, admin: Browser) -> None:
+    page = {"X-Shardmq-Page": "1"}
+    with shardmq.connect(managed.url) as connection, connection.channel() as channel:
+        before = {row["name"] for row in admin.ask("GET", "/queues", headers=page)}
+        channel.queue_declare("unseen")
+        shared = admin.ask("GET", "/queues", headers=page)
+        assert {row["name"] for row in admin.get("/queues")} == before | {"unseen"}  # a program gets its own
+        admin.put("/queues/%2F/changed", {})
+        now = {row["name"] for row in admin.ask("GET", "/queues", headers=page)}
+        assert now == before | {"unseen", "changed"}
+        assert admin.headers["content-type"] == "application/json; charset=utf-8"
+        assert {row["name"] for row in shared} in (before, before | {"unseen"})  # whether a second has passed meanwhile
+        admin.delete("/queues/%2F/changed")

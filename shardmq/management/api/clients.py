@@ -273,7 +273,17 @@ REASON_MAX: Final = 255
 
 
 def _list(path: str, handler: Any, summary: str, has_samples: bool = True) -> Endpoint:
-    return Endpoint("GET", path, handler, Right.MANAGEMENT, summary, list[Row], is_list=True, has_samples=has_samples)
+    return Endpoint(
+        "GET",
+        path,
+        handler,
+        Right.MANAGEMENT,
+        summary,
+        list[Row],
+        is_list=True,
+        has_samples=has_samples,
+        is_shared=True,
+    )
 
 
 ENDPOINTS: Final = (

@@ -108,7 +108,7 @@ def _flow(found: Row) -> Row:
 
 async def overview(call: Call) -> Answer:
     """What there is, in numbers."""
-    found = await (await call.caller.administration()).stats_overview()
+    found = await call.overview()
     shown = overview_row(call.facts, found)
     if call.sees_all:
         with_samples(call, "overview", [shown])
@@ -198,7 +198,7 @@ def node_row(facts: Facts, processes: list[Row]) -> Row:
 
 
 async def _node(call: Call) -> Row:
-    found = await (await call.caller.administration()).stats_overview(is_detailed=True)
+    found = await call.overview()
     return with_samples(call, "nodes", [node_row(call.facts, found.get("processes", []))])[0]
 
 
@@ -297,7 +297,9 @@ async def version(call: Call) -> Answer:
 
 
 def _get(path: str, handler: Any, right: Right, summary: str, answer: Any = Row) -> Endpoint:
-    return Endpoint("GET", path, handler, right, summary, answer, has_samples=handler in SAMPLED)
+    return Endpoint(
+        "GET", path, handler, right, summary, answer, has_samples=handler in SAMPLED, is_shared=handler in SAMPLED
+    )
 
 
 SAMPLED: Final = (overview, list_nodes, get_node)

@@ -150,7 +150,9 @@ async def act_on_queue(call: Call) -> Answer:
 
 
 def _list(path: str, handler: Any, summary: str) -> Endpoint:
-    return Endpoint("GET", path, handler, Right.MANAGEMENT, summary, list[Row], is_list=True, has_samples=True)
+    return Endpoint(
+        "GET", path, handler, Right.MANAGEMENT, summary, list[Row], is_list=True, has_samples=True, is_shared=True
+    )
 
 
 class QueueBody(msgspec.Struct):
@@ -174,7 +176,16 @@ ENDPOINTS: Final = (
     _list("/queues/detailed", list_queues, "Queues of all virtual hosts."),
     _list("/queues//", list_queues_of_default_vhost, "The queues of the default virtual host."),
     _list("/queues/{vhost}", list_queues_of_vhost, "The queues of a virtual host."),
-    Endpoint("GET", QUEUE, get_queue, Right.MANAGEMENT, "One queue, with its consumers.", Row, has_samples=True),
+    Endpoint(
+        "GET",
+        QUEUE,
+        get_queue,
+        Right.MANAGEMENT,
+        "One queue, with its consumers.",
+        Row,
+        has_samples=True,
+        is_shared=True,
+    ),
     Endpoint("PUT", QUEUE, put_queue, Right.MANAGEMENT, "Declare a queue.", body=QueueBody),
     Endpoint("DELETE", QUEUE, delete_queue, Right.MANAGEMENT, "Delete a queue.", parameters=("if-unused", "if-empty")),
     Endpoint("DELETE", QUEUE + "/contents", purge_queue, Right.MANAGEMENT, "Purge a queue."),

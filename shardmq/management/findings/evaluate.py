@@ -1,14 +1,14 @@
 """All rules, applied to one look."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 from shardmq.management.findings.finding import Finding
-from shardmq.management.findings.looks import Looks
+from shardmq.management.findings.looks import LOOK_SECONDS, Looks
 from shardmq.management.findings.past import Past
 from shardmq.management.findings.rules import ages, broker, clients, flow, queues
-from shardmq.management.findings.sight import Asked, Sight, look
+from shardmq.management.findings.sight import Asked, Row, Sight, look
 
 RULES: Final[tuple[Callable[[Sight], Iterable[Finding]], ...]] = (
     broker.alarms,
@@ -40,7 +40,14 @@ def _found(sight: Sight) -> list[Finding]:
     return [finding for rule in RULES for finding in rule(sight)]
 
 
-async def findings(connection: Asked, looks: Looks, address: str, after: float | None = None) -> list[dict[str, Any]]:
+async def findings(
+    connection: Asked,
+    looks: Looks,
+    address: str,
+    after: float | None = None,
+    overview: Callable[[], Awaitable[Row]] | None = None,
+    age: float = LOOK_SECONDS,
+) -> list[Row]:
     """What is wrong, of what the caller may see.
 
     Args:
@@ -48,12 +55,15 @@ async def findings(connection: Asked, looks: Looks, address: str, after: float |
         looks: theirs, which know since when.
         address: of the broker, as host:port, for command lines that name a virtual host.
         after: seconds something has to have lasted; None for what each rule says.
+        overview: reads the broker's sums; None for the connection itself.
+        age: seconds that an earlier look is good for.
     """
 
     async def find() -> list[Finding]:
-        return _found(await look(connection, looks.past))
+        sums = await (connection.stats_overview(is_detailed=True) if overview is None else overview())
+        return _found(await look(connection, looks.past, sums))
 
-    return await looks.rows(find, address, after)
+    return await looks.rows(find, address, after, age)
 
 
 async def findings_at_once(connection: Asked, address: str, after: float | None = None) -> list[dict[str, Any]]:
@@ -64,6 +74,7 @@ async def findings_at_once(connection: Asked, address: str, after: float | None 
         address: of the broker, as host:port.
         after: seconds something has to have lasted; None for what each rule says.
     """
-    found = sorted(_found(await look(connection, Past())), key=lambda each: (each.severity, each.key))
+    sums = await connection.stats_overview(is_detailed=True)
+    found = sorted(_found(await look(connection, Past(), sums)), key=lambda each: (each.severity, each.key))
     now = time.time()
     return [each.row(now - (each.lasted or 0.0), address) for each in found if each.is_told_at_once(after)]

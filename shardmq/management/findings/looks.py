@@ -31,19 +31,22 @@ class Looks:
         self._lock = asyncio.Lock()
         self.past = Past()
 
-    async def rows(self, find: Find, address: str, after: float | None = None) -> list[dict[str, Any]]:
+    async def rows(
+        self, find: Find, address: str, after: float | None = None, age: float = LOOK_SECONDS
+    ) -> list[dict[str, Any]]:
         """What is wrong for long enough to be told of, the worst first.
 
         Args:
             find: looks and applies the rules.
             address: of the broker, as host:port.
             after: seconds it has to have lasted; None for what each rule says.
+            age: seconds that an earlier look is good for.
         """
         async with self._lock:
             ago = time.monotonic() - self._looked_at
             if ago >= FORGET_SECONDS:
                 self._since = {}
-            if ago >= LOOK_SECONDS:
+            if ago >= age:
                 self._take(await find(), time.time())
                 self._looked_at = time.monotonic()
             now = time.time()

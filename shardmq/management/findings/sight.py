@@ -126,14 +126,14 @@ async def _of_shards(connection: Asked, noun: str, away: list[str]) -> list[Row]
         return []
 
 
-async def look(connection: Asked, past: Past) -> Sight:
+async def look(connection: Asked, past: Past, overview: Row) -> Sight:
     """Read what the rules need.
 
     Args:
         connection: in no virtual host, of whoever asks.
         past: what earlier looks saw; it remembers this one.
+        overview: the broker's sums.
     """
-    overview = await connection.stats_overview(is_detailed=True)
     table = await connection.stats_list(
         "queues", ListQuery(sort="messages", reverse=True, page=1, page_size=QUEUES_MAX)
     )

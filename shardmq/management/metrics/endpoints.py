@@ -16,13 +16,18 @@ RABBITMQ: Final = "rabbitmq_"
 DETAILED: Final = "rabbitmq_detailed_"
 OWN: Final = "shardmq_"
 
+FINDINGS_AGE: Final = 5.0
+"""A scrape takes what a look has found within so many seconds."""
+
 USERS: Final = "user_metrics"
 """The family of COUNTED that RabbitMQ does not have."""
 
 
 def _said(*parts: Exposition) -> Answer:
-    text = "".join([part.text() for part in parts])
-    return Answer(text.encode(), headers={"Content-Type": CONTENT_TYPE})
+    content = bytearray()  # of many objects 10 MB, which are there once
+    for part in parts:
+        part.move_to(content)
+    return Answer(content, headers={"Content-Type": CONTENT_TYPE})
 
 
 async def _aggregated(call: Call) -> Answer:
@@ -31,12 +36,12 @@ async def _aggregated(call: Call) -> Answer:
 
 async def _broker(call: Call, endpoint: str = AGGREGATED) -> tuple[Exposition, Exposition]:
     connection = await call.caller.administration()
-    overview = await connection.stats_overview(is_detailed=True)
+    overview = await call.overview()
     groups = [] if overview["away"] else await connection.topology("groups")  # that would ask each shard
     ours, theirs = Exposition(OWN), Exposition(RABBITMQ)
     write_aggregated(theirs, overview, call.facts.node, endpoint)
     write_processes(ours, overview, groups)
-    write_findings(ours, await findings(connection, call.caller.looks, ""))
+    write_findings(ours, await findings(connection, call.caller.looks, "", overview=call.overview, age=FINDINGS_AGE))
     return theirs, ours
 
 

@@ -25,6 +25,31 @@ def _escaped(text: str) -> str:
     return text
 
 
+class Family:
+    """The samples of one family, written as they come: none is kept as an object.
+
+    Args:
+        name: in full.
+        kind: "counter", "gauge" or "histogram".
+        text: what it is, in a sentence.
+
+    Attributes:
+        name: in full.
+        lines: what is written.
+    """
+
+    __slots__ = ("lines", "name")
+
+    def __init__(self, name: str, kind: str, text: str) -> None:
+        self.name = name
+        self.lines = bytearray(f"# HELP {name} {text}\n# TYPE {name} {kind}\n".encode())
+
+    def add(self, samples: Iterable[tuple[str, Value]]) -> None:
+        """Write samples: their labels, as `labelled` writes them, and their values."""
+        name = self.name
+        self.lines += "".join([f"{name}{labels} {value}\n" for labels, value in samples]).encode()
+
+
 class Exposition:
     """Metrics, family by family.
 
@@ -34,7 +59,19 @@ class Exposition:
 
     def __init__(self, prefix: str = "") -> None:
         self._prefix = prefix
-        self._lines: list[str] = []
+        self._families: list[Family] = []
+
+    def begin(self, name: str, kind: str, text: str) -> Family:
+        """Begin a family, which gets its samples later.
+
+        Args:
+            name: without the prefix.
+            kind: "counter", "gauge" or "histogram".
+            text: what it is, in a sentence.
+        """
+        family = Family(self._prefix + name, kind, text)
+        self._families.append(family)
+        return family
 
     def family(self, name: str, kind: str, text: str, samples: Iterable[tuple[str, Value]]) -> None:
         """Write a family of samples.
@@ -45,8 +82,7 @@ class Exposition:
             text: what it is, in a sentence.
             samples: their labels, as `labelled` writes them, and their values.
         """
-        full = self._head(name, kind, text)
-        self._lines += [f"{full}{labels} {value}" for labels, value in samples]
+        self.begin(name, kind, text).add(samples)
 
     def one(self, name: str, kind: str, text: str, value: Value) -> None:
         """Write a family of one sample without labels."""
@@ -62,24 +98,24 @@ class Exposition:
             text: what it is.
             samples: labels, the buckets (upper bound as text, and how many are in that bucket alone), the sum.
         """
-        full = self._head(name, "histogram", text)
+        family = self.begin(name, "histogram", text)
+        full = family.name
+        lines = []
         for labels, buckets, total in samples:
             so_far = 0
             for bound, count in buckets:
                 so_far += count
-                self._lines.append(f"{full}_bucket{labelled({**labels, 'le': bound})} {so_far}")
-            self._lines.append(f"{full}_sum{labelled(labels)} {total}")
-            self._lines.append(f"{full}_count{labelled(labels)} {so_far}")
+                lines.append(f"{full}_bucket{labelled({**labels, 'le': bound})} {so_far}\n")
+            lines.append(f"{full}_sum{labelled(labels)} {total}\n")
+            lines.append(f"{full}_count{labelled(labels)} {so_far}\n")
+        family.lines += "".join(lines).encode()
 
-    def _head(self, name: str, kind: str, text: str) -> str:
-        full = self._prefix + name
-        self._lines.append(f"# HELP {full} {text}")
-        self._lines.append(f"# TYPE {full} {kind}")
-        return full
-
-    def text(self) -> str:
-        """All of it."""
-        return "\n".join(self._lines) + "\n" if self._lines else ""
+    def move_to(self, content: bytearray) -> None:
+        """Add all of it to an answer, family by family: what is there is not here any more."""
+        for family in self._families:
+            content += family.lines
+            family.lines.clear()
+        self._families.clear()
 
 
 def time_buckets(counts: Sequence[int]) -> list[tuple[str, int]]:

@@ -191,10 +191,12 @@ async def write_objects(
         of_noun = [family for family in wanted if family.noun == noun]
         metrics = [metric for family in of_noun for metric in family.metrics]
         columns = [*KEYS, *dict.fromkeys(column for _, _, column, _ in metrics)]
-        rows = [row for vhost in vhosts async for row in _pages(connection, noun, vhost, columns)]
-        labels = [labelled(of_noun[0].labels(row)) for row in rows]
-        for name, kind, column, text in metrics:
-            out.family(name, kind, text, _samples(labels, rows, column))
+        written = [(out.begin(name, kind, text), column) for name, kind, column, text in metrics]
+        for vhost in vhosts:
+            async for rows in _pages(connection, noun, vhost, columns):
+                labels = [labelled(of_noun[0].labels(row)) for row in rows]
+                for part, column in written:
+                    part.add(_samples(labels, rows, column))
 
 
 async def write_counted(out: Exposition, connection: Connection, name: str, vhosts: Sequence[str | None]) -> None:
@@ -210,7 +212,7 @@ async def write_counted(out: Exposition, connection: Connection, name: str, vhos
     if family.noun == "users":
         rows = await _clients(connection, vhosts)
     elif family.noun == "vhosts":
-        rows = [{**row, "one": 1} for vhost in vhosts async for row in _pages(connection, "vhosts", vhost, ["name"])]
+        rows = [{**row, "one": 1} for vhost in vhosts async for row in _rows(connection, "vhosts", vhost, ["name"])]
     else:
         rows = [row for vhost in vhosts for row in await _bindings(connection, vhost)]
     labels = [labelled(family.labels(row)) for row in rows]
@@ -221,11 +223,11 @@ async def write_counted(out: Exposition, connection: Connection, name: str, vhos
 async def _bindings(connection: Connection, vhost: str | None) -> list[Row]:
     """The exchanges that clients publish to by name, with how many bindings each has, as RabbitMQ tells them."""
     found = Counter(
-        [(row["vhost"], row["source"]) async for row in _pages(connection, "bindings", vhost, ["vhost", "source"])]
+        [(row["vhost"], row["source"]) async for row in _rows(connection, "bindings", vhost, ["vhost", "source"])]
     )
     return [
         {**row, "one": 1, "bindings": found[row["vhost"], row["name"]]}
-        async for row in _pages(connection, "exchanges", vhost, ["vhost", "name", "type", "internal"])
+        async for row in _rows(connection, "exchanges", vhost, ["vhost", "name", "type", "internal"])
         if row["name"] and not row["internal"]
     ]
 
@@ -234,7 +236,7 @@ async def _clients(connection: Connection, vhosts: Sequence[str | None]) -> list
     """The users who are connected, with what they have."""
     connections, channels = Counter[str](), Counter[str]()
     for vhost in vhosts:
-        async for row in _pages(connection, "connections", vhost, ["user", "channels"]):
+        async for row in _rows(connection, "connections", vhost, ["user", "channels"]):
             connections[row["user"]] += 1
             channels[row["user"]] += row["channels"]
     return [
@@ -251,11 +253,17 @@ def _samples(labels: list[str], rows: list[Row], column: str) -> list[tuple[str,
     return [(label, value) for label, value in zip(labels, values, strict=True) if value is not None]
 
 
-async def _pages(connection: Connection, noun: str, vhost: str | None, columns: list[str]) -> AsyncIterator[Row]:
+async def _rows(connection: Connection, noun: str, vhost: str | None, columns: list[str]) -> AsyncIterator[Row]:
+    async for rows in _pages(connection, noun, vhost, columns):
+        for row in rows:
+            yield row
+
+
+async def _pages(connection: Connection, noun: str, vhost: str | None, columns: list[str]) -> AsyncIterator[list[Row]]:
+    """A list, page by page: one is in memory at a time."""
     number, pages = 1, 1
     while number <= pages:
         query = ListQuery(vhost, page=number, page_size=LIST_PAGE_MAX, columns=columns)
         page = await connection.stats_list(noun, query)
-        for row in page["items"]:
-            yield row
         number, pages = number + 1, page["page_count"]
+        yield page["items"]

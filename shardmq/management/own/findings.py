@@ -28,7 +28,7 @@ async def list_findings(call: Call) -> Answer:
         await call.check_vhost(vhost)
     address = parse(call.facts.url)
     connection = await call.caller.administration()
-    rows = await findings(connection, call.caller.looks, f"{address.host}:{address.port}", after)
+    rows = await findings(connection, call.caller.looks, f"{address.host}:{address.port}", after, call.overview)
     return Answer(
         [row for row in rows if severity in (None, row["severity"]) and (vhost is None or row["vhost"] == vhost)]
     )
@@ -43,6 +43,7 @@ ENDPOINTS: Final = (
         "What is wrong, since when, and what to do.",
         list[Row],
         parameters=("vhost", "severity", "after"),
+        is_shared=True,
     ),
 )
 """What this file answers."""

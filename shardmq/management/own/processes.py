@@ -16,6 +16,14 @@ async def list_processes(call: Call) -> Answer:
 
 
 ENDPOINTS: Final = (
-    Endpoint("GET", "/shardmq/processes", list_processes, Right.MONITORING, "The processes of the broker.", list[Row]),
+    Endpoint(
+        "GET",
+        "/shardmq/processes",
+        list_processes,
+        Right.MONITORING,
+        "The processes of the broker.",
+        list[Row],
+        is_shared=True,
+    ),
 )
 """What this file answers."""

@@ -3,6 +3,7 @@
 import { useEffect, useRef, useState } from "./vendor/preact.js";
 import { get, onReach } from "./api.js";
 
+// Ticks come at the same time in all browsers, so that who looks at the same gets the same answer, made once.
 const TICK_MS = 5000;
 const listeners = new Set();
 let timer = null;
@@ -14,14 +15,21 @@ function tick() {
 
 export function start() {
   stop();
-  timer = setInterval(tick, TICK_MS);
+  plan();
   document.addEventListener("visibilitychange", tick);
 }
 
 export function stop() {
-  clearInterval(timer);
+  clearTimeout(timer);
   document.removeEventListener("visibilitychange", tick);
   timer = null;
+}
+
+function plan() {
+  timer = setTimeout(() => {
+    plan();
+    tick();
+  }, TICK_MS - (Date.now() % TICK_MS));
 }
 
 function useTick(listener) {

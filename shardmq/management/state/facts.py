@@ -9,6 +9,7 @@ from shardmq.client.api.url import parse
 from shardmq.definitions.export import RABBITMQ_VERSION
 from shardmq.management.samples.store import Samples
 from shardmq.management.state.login_counts import LoginCounts
+from shardmq.management.state.shared import SharedAnswers
 from shardmq.management.state.shares import ProcessorShares
 
 LIKE_RABBITMQ: Final = RABBITMQ_VERSION
@@ -28,6 +29,7 @@ class Facts:
         started_at: seconds since 1970.
         shares: of the processor, that the broker's processes have.
         samples: of the broker and its objects.
+        shared: answers that several get.
         logins: how many there were since they were last reset.
         redriving: redrives under way, by virtual host, queue and id.
     """
@@ -40,6 +42,7 @@ class Facts:
     started_at: float = field(default_factory=time.time)
     shares: ProcessorShares = field(default_factory=ProcessorShares)
     samples: Samples = field(default_factory=Samples)
+    shared: SharedAnswers = field(default_factory=SharedAnswers)
     logins: LoginCounts = field(default_factory=LoginCounts)
     redriving: set[tuple[str, str, str]] = field(default_factory=set)
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Awaitable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from aiohttp import web
@@ -11,6 +11,7 @@ from shardmq.client.aio.channel import Channel
 from shardmq.errors import AuthenticationFailed, NotFound, ReplyCode
 from shardmq.management.state.callers import Caller
 from shardmq.management.state.facts import Facts
+from shardmq.management.web.authentication import PAGE_HEADER
 from shardmq.management.web.errors import NO_ACCESS, ApiError
 from shardmq.topology.entities import SEE_ALL_TAGS
 
@@ -61,6 +62,16 @@ class Call:
     def part(self, name: str) -> str:
         """A part of the path, decoded."""
         return self.request.match_info[name]
+
+    async def overview(self) -> Row:
+        """Sums of the broker, with what its processes tell; for browsers, as somebody of this user got it just now."""
+        shared, key = self.facts.shared, (self.user, "overview")
+        connection = await self.caller.administration()
+        if PAGE_HEADER in self.request.headers:
+            return cast(Row, await shared.get(key, lambda: connection.stats_overview(is_detailed=True)))
+        found = await connection.stats_overview(is_detailed=True)
+        shared.keep(key, found)
+        return found
 
     def forget(self, user: str) -> None:
         """Have a user log in again, as it was changed or deleted."""

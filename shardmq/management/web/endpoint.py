@@ -81,6 +81,7 @@ class Endpoint:
         is_list: whether it takes the parameters of lists: paging, sorting, columns.
         parameters: names of others that it takes.
         has_samples: whether it takes those of samples, as `lengths_age`.
+        is_shared: whether browsers get the answer that another one of the same user got within this second.
         prefix: of the path.
         body_bytes_max: of a request's body.
     """
@@ -95,5 +96,6 @@ class Endpoint:
     is_list: bool = False
     parameters: tuple[str, ...] = ()
     has_samples: bool = False
+    is_shared: bool = False
     prefix: str = PREFIX
     body_bytes_max: int = BODY_BYTES_MAX

@@ -3,6 +3,7 @@
 import asyncio
 import multiprocessing
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection as Pipe
@@ -126,13 +127,13 @@ async def _watch(management: str, user: str, password: str, browsers: int, pipe:
 
 
 async def _browse(page: aiohttp.ClientSession, place: int, browsers: int, watched: Watched) -> None:
-    """Ask with each tick for one view; browsers' ticks are spread over the time between two."""
+    """Ask for one view at once, and with each tick; ticks of all browsers come together, as the page's do."""
     await asyncio.sleep(TICK_SECONDS * place / browsers)
     while True:
         for path in PAGES[place % len(PAGES)]:
             await _ask(page, path, {"X-Shardmq-Page": "1"}, watched)
             watched.answers += 1
-        await asyncio.sleep(TICK_SECONDS)
+        await asyncio.sleep(TICK_SECONDS - time.time() % TICK_SECONDS)
 
 
 async def _scrape(page: aiohttp.ClientSession, authorization: str, watched: Watched) -> None:

@@ -1,0 +1,1 @@
+"""What the management process knows while it runs."""
