@@ -179,5 +179,8 @@ so that a dead gateway is dropped before a declaration is given up."""
 LIST_PAGE_MAX: Final = 500
 """Items on a page of a list; RabbitMQ's limit."""
 
+FINDINGS_TOLD_MAX: Final = 100
+"""Events of findings in one request: each is a message."""
+
 LIST_COLUMNS_MAX: Final = 100
 """Columns that a list is asked for."""

@@ -1,6 +1,6 @@
-"""Events of clients, by RabbitMQ's names: connections, channels, consumers, logins."""
+"""Events of clients, by RabbitMQ's names: connections, channels, consumers, logins; and what they find wrong."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from shardmq.gateway.events.exchange import EventExchange
@@ -139,6 +139,13 @@ class ClientEvents:
         """Tell that somebody has not."""
         if self._exchange.is_heard:
             self._exchange.tell("user.authentication.failure", {**self._login(peer, user), "error": error})
+
+    def findings(self, client: ClientInfo, findings: Sequence[tuple[bool, Mapping[str, Any]]]) -> bool:
+        """Tell of findings that begin (true) or end. Returns whether anybody listens."""
+        for is_open, facts in findings:
+            event = "finding.opened" if is_open else "finding.closed"
+            self._exchange.tell(event, {"user_who_performed_action": client.user, **facts})
+        return self._exchange.is_heard
 
     def _connection(self, client: ClientInfo) -> dict[str, Any]:
         return {

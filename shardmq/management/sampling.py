@@ -1,6 +1,7 @@
 """Takes samples of the broker and of its busiest queues, by the login of somebody who sees everything.
 
     every 5 s ─► login of the URL's user, or of a monitor who is here ─► overview, queues ─► Samples
+                                                                     └─► findings ─► events
 
 Without such a login there is nothing to look with, and samples have a gap.
 """
@@ -13,10 +14,12 @@ from urllib.parse import unquote, urlsplit
 
 from shardmq.client.aio.connection import Connection
 from shardmq.client.api.statistics import ListQuery
+from shardmq.client.api.url import parse
 from shardmq.errors import AuthenticationFailed, NotFound, ShardmqError
 from shardmq.management.api.cluster import node_row, overview_row
 from shardmq.management.api.queues import queue_row
 from shardmq.management.api.vhosts import vhost_counts
+from shardmq.management.findings.telling import FindingEvents
 from shardmq.management.samples.spans import now
 from shardmq.management.samples.store import SAMPLE_SECONDS
 from shardmq.management.state.callers import Caller, Callers, Credentials
@@ -54,6 +57,8 @@ class Sampler:
         self._callers = callers
         self._facts = facts
         self._own = own
+        self._events = FindingEvents()
+        self._address = parse(facts.url)
         self._turn = 0
         self._fault = ""
 
@@ -63,7 +68,9 @@ class Sampler:
             try:
                 async with self._caller() as caller, asyncio.timeout(SAMPLE_SECONDS):
                     if caller is not None:
-                        await self._look(await caller.administration())
+                        connection = await caller.administration()
+                        await self._look(connection)
+                        await self._events.look(connection, caller.looks, f"{self._address.host}:{self._address.port}")
                 self._tell("")
             except AuthenticationFailed as fault:
                 self._own = None  # guessing on would look like an attack

@@ -45,7 +45,16 @@ VERBS = {
 }
 OF_A_CONNECTION = {
     *("backup_begin", "backup_look", "blocked", "channel", "close", "connection_expel", "definitions_export"),
-    *("definitions_import", "is_open", "is_recovering", "limits_put", "on_blocked", "on_confirm", "on_lost"),
+    *(
+        "definitions_import",
+        "findings_tell",
+        "is_open",
+        "is_recovering",
+        "limits_put",
+        "on_blocked",
+        "on_confirm",
+        "on_lost",
+    ),
     *("on_recovery", "on_return", "on_unblocked", "permission_delete", "permission_put", "server_properties", "status"),
     *("policy_delete", "policy_match", "policy_preview", "policy_put", "topic_permission_delete"),
     *(

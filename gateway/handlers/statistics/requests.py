@@ -15,7 +15,7 @@ from shardmq.gateway.handlers.topics.groups import list_groups
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.client import Client
 from shardmq.gateway.state.gateway import GatewayState
-from shardmq.protocol.native.operations.statistics import StatsGet, StatsList, StatsOverview
+from shardmq.protocol.native.operations.statistics import FindingsTell, StatsGet, StatsList, StatsOverview
 from shardmq.topology.entities import MANAGEMENT_TAGS, SEE_ALL_TAGS
 
 
@@ -180,8 +180,23 @@ def stats_overview(channel: Channel, operation: StatsOverview, reply: Reply) -> 
     sum_up(client.state, vhosts, sees_all, operation.is_detailed and sees_all, reply)
 
 
+def findings_tell(channel: Channel, operation: FindingsTell, reply: Reply) -> None:
+    """Publish findings that begin or end as events.
+
+    Raises:
+        AccessRefused: the user has neither the tag monitoring nor administrator.
+    """
+    client = channel.client
+    if not _sees_all(client):
+        raise AccessRefused(
+            f"user '{client.user}' has neither the tag monitoring nor administrator: no findings to tell"
+        )
+    reply({"is_heard": client.state.events.findings(client, operation.findings)})
+
+
 REQUESTS: Final[dict[type[Any], Any]] = {
     StatsList: stats_list,
     StatsGet: stats_get,
     StatsOverview: stats_overview,
+    FindingsTell: findings_tell,
 }

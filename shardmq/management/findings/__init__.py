@@ -5,5 +5,6 @@ sight.py     What the rules look at, read with the caller's rights.
 past.py      What earlier looks saw, for rules that need more than one.
 looks.py     Since when something has been found; looks that come soon after one another are one.
 evaluate.py  All rules, applied.
+telling.py   Findings as events, when they begin and end.
 rules/       The rules, one noun a file.
 """

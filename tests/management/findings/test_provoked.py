@@ -55,11 +55,25 @@ def counted(broker: Broker) -> dict[tuple[str, str], int]:
     return {(rule, severity): int(count) for rule, severity, count in found}
 
 
+def event(channel: shardmq.Channel, key: str) -> dict[str, Any]:
+    """The headers of an event about the alarm of the coordinator's, as soon as it comes; others are let go."""
+    with channel:
+        for message in channel.consume("findings", inactivity_timeout=25):
+            message.ack()
+            headers = message.properties.headers or {}
+            if (message.routing_key, headers["rule"], headers["name"]) == (key, "alarm", "gateway-0"):
+                return {name: value for name, value in headers.items() if name != "timestamp_in_ms"}
+    raise AssertionError(f"no {key} came")
+
+
 def test_an_alarm_and_who_it_holds_are_found_and_counted(broker: Broker, browser: Browser) -> None:
     assert {rule for rule, _ in counted(broker)} == set(KNOWN)
     with shardmq.connect(broker.url) as connection, shardmq.connect(broker.url) as other:
         channel = other.channel()
         channel.queue_declare("held")
+        events = connection.channel()
+        events.queue_declare("findings")
+        events.queue_bind("findings", "amq.rabbitmq.event", "finding.*")
         connection.watermarks_put(memory_bytes=10 << 20)
         until(lambda: "alarm" in rules(browser), "all have more memory than that")
         publisher = threading.Thread(target=channel.basic_publish, args=("", "held", b"x"))
@@ -67,9 +81,14 @@ def test_an_alarm_and_who_it_holds_are_found_and_counted(broker: Broker, browser
         until(lambda: "publisher-blocked" in rules(browser), "it waits")
         assert "memory" in rules(browser)["publisher-blocked"]["evidence"]
         assert counted(broker)["alarm", "error"] > 0
+        opened = event(connection.channel(), "finding.opened")
+        assert (opened["rule"], opened["severity"], opened["vhost"]) == ("alarm", "error", "")
+        assert "memory" in opened["evidence"]
         connection.watermarks_put(memory_bytes=100 << 30)
         publisher.join(20)
         until(lambda: not {"alarm", "publisher-blocked"} & set(rules(browser)), "the alarm is over")
+        ended = event(connection.channel(), "finding.closed")
+        assert ended == {**opened, "since": ended["since"], "evidence": ended["evidence"]}
 
 
 def test_lost_messages_slow_groups_and_open_transactions_are_found(channel: shardmq.Channel, browser: Browser) -> None:

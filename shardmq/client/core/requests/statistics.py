@@ -1,5 +1,6 @@
 """The requests of those who look at much, page by page, as values."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from shardmq.client.api.results import converted
@@ -7,7 +8,7 @@ from shardmq.client.api.statistics import ListQuery
 from shardmq.client.core.requests.request import Request
 from shardmq.client.core.validation import check_fields, check_names, check_number, words
 from shardmq.limits import LIST_PAGE_MAX
-from shardmq.protocol.native.operations.statistics import StatsGet, StatsList, StatsOverview
+from shardmq.protocol.native.operations.statistics import FindingsTell, StatsGet, StatsList, StatsOverview
 
 Table = dict[str, Any]
 
@@ -49,3 +50,10 @@ def stats_overview(vhost: str | None, is_detailed: bool) -> Request[Table]:
     """Sum up the broker."""
     check_names(vhost=vhost or "")
     return Request("asking for an overview", _table, StatsOverview(0, 0, vhost, is_detailed))
+
+
+def findings_tell(findings: Sequence[tuple[bool, Table]]) -> Request[bool]:
+    """Publish findings that begin or end."""
+    operation = FindingsTell(0, 0, list(findings))
+    check_fields(operation)
+    return Request("telling of findings", lambda result: bool(_table(result)["is_heard"]), operation)

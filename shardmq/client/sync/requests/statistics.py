@@ -1,6 +1,7 @@
 """What exists, page by page, with counters and rates: part of Connection."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from shardmq.client.api.statistics import EVERYTHING, ListQuery
@@ -56,3 +57,14 @@ class StatisticsRequests(ABC):
             is_detailed: with histograms, for users who see all.
         """
         return self._ask(statistics.stats_overview(vhost, is_detailed))
+
+    def findings_tell(self, findings: Sequence[tuple[bool, dict[str, Any]]]) -> bool:
+        """Publish findings that begin or end to the exchange `amq.rabbitmq.event`, where the broker's events are.
+
+        Args:
+            findings: whether each begins, and what is told of it, at most 100; none to ask whether anybody would hear.
+
+        Returns:
+            Whether anything is bound to the exchange.
+        """
+        return self._ask(statistics.findings_tell(findings))

@@ -106,6 +106,7 @@ OPERATIONS: Final[dict[int, type[Operation]]] = {
     85: administration.TracingPut,
     79: administration.WatermarksPut,
     80: reads.MessagesSearch,
+    90: statistics.FindingsTell,
 }
 """Operations by the type of their frame. A number never changes its meaning."""
 

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from shardmq.limits import LIST_COLUMNS_MAX, LIST_PAGE_MAX
-from shardmq.protocol.native.operations.fields import AfterLoss, ClientRequest, Name
+from shardmq.limits import FINDINGS_TOLD_MAX, LIST_COLUMNS_MAX, LIST_PAGE_MAX
+from shardmq.protocol.native.operations.fields import AfterLoss, Arguments, ClientRequest, Name
 
 
 class StatsList(ClientRequest, frozen=True):
@@ -67,3 +67,15 @@ class StatsOverview(ClientRequest, frozen=True):
 
     vhost: Name | None = None
     is_detailed: bool = False
+
+
+class FindingsTell(ClientRequest, frozen=True):
+    """Publish that something is found wrong with the broker, or no more, as events. The answer is Ok: `{"is_heard"}`.
+
+    For users with the tag "monitoring" or "administrator"; others are refused (403).
+
+    Attributes:
+        findings: whether each begins or ends, and what is told of it; [] to ask whether anybody would hear it.
+    """
+
+    findings: Annotated[list[tuple[bool, Arguments]], Meta(max_length=FINDINGS_TOLD_MAX)]

@@ -156,9 +156,12 @@ def test_users_see_what_their_tags_let_them(broker: Broker, admin: shardmq.Conne
         assert [row["name"] for row in manager.stats_list("vhosts")["items"]] == ["/"]
         assert {row["user"] for row in manager.stats_list("connections")["items"]} == {"manager"}
         assert "processes" not in manager.stats_overview()
+        with pytest.raises(errors.AccessRefused, match="monitoring"):
+            manager.findings_tell([(True, {"rule": "odd"})])
         with pytest.raises(errors.AccessRefused, match="hidden"):
             manager.stats_list("queues", ListQuery("hidden"))
     with shardmq.connect(url.format("monitor")) as monitor:
+        assert not monitor.findings_tell(())  # nobody listens
         assert {row["name"] for row in monitor.stats_list("vhosts")["items"]} >= {"/", "hidden"}
         assert {row["user"] for row in monitor.stats_list("connections")["items"]} == {"guest", "monitor"}
         assert {row["role"] for row in monitor.stats_overview()["processes"]} == {"coordinator", "gateway", "shard"}
