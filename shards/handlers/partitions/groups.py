@@ -220,9 +220,9 @@ class Groups:
             if not message.dry_run:
                 self._add(readers, message.group, CursorRow(new, 0, new)).keep()
             return new, new
+        self._check_undecided(hosted, message.group)  # by the dry run, too: it says that all partitions can be reset
         old = group.offset
         if not message.dry_run:
-            self._check_undecided(hosted, message.group)
             self._reset_all(hosted, readers, group, new)
         return old, new
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shardmq.bus.messages.groups import CommitOffset, GroupReading, InspectPartition, StageOffset
+from shardmq.bus.messages.groups import CommitOffset, GroupReading, InspectPartition, ResetGroup, StageOffset
 from shardmq.bus.messages.shard import Consume, Release
 from shardmq.bus.messages.streams import Reading
 from shardmq.bus.messages.transactions import FollowDecision, Prepare, Seal
@@ -94,6 +94,15 @@ def test_a_member_that_was_fenced_meanwhile_cannot_commit(shard: Clocked) -> Non
     assert offset(shard) == 0
 
 
+def test_what_was_staged_before_a_reset_cannot_be_committed(shard: Clocked) -> None:
+    shard.do(Consume, *join(1, 9))
+    shard.do(StageOffset, *stage(12, 9))
+    assert shard.do(ResetGroup, 1, "g", FIRST, False) == [0, 0]
+    assert "epoch 9 is older than 10" in shard.refused(StageOffset, *stage(14, 9, place=1)).text
+    shard.do(Seal, 5, ATTEMPT)
+    assert "epoch 9 is older than 10" in shard.refused(Prepare, 5, [ATTEMPT]).text
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 def test_nobody_is_given_a_partition_while_it_is_decided(shard: Clocked, restarts: bool) -> None:
     shard.do(Consume, *join(1, 9))
@@ -103,9 +112,11 @@ def test_nobody_is_given_a_partition_while_it_is_decided(shard: Clocked, restart
         shard.stop()
     else:
         shard.tell(Release(1))
-    refusal = shard.refused(Consume, *join(2, 10))
-    assert refusal.code == 506
-    assert "is being decided" in refusal.text
+    resets = [(ResetGroup, (1, "g", FIRST, dry_run)) for dry_run in (True, False)]
+    for kind, fields in [(Consume, join(2, 10)), *resets]:
+        refusal = shard.refused(kind, *fields)
+        assert refusal.code == 506
+        assert "is being decided" in refusal.text
     shard.do(FollowDecision, 5, [ATTEMPT])
     assert shard.do(Consume, *join(2, 10)) == 12
 
