@@ -2,13 +2,18 @@
 
 import json
 import shutil
+import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from shardmq.cmd.bench.settings import Settings
+from shardmq.cmd.bench.trial import run as trial
 from shardmq.cmd.bench.watched.command import ratios
 from shardmq.cmd.main import run
 from shardmq.cmd.run.broker import Broker
+from tests.management.browser import Browser
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +37,27 @@ def test_browsers_are_answered_while_messages_are_measured(
     assert figures["scrapes"] >= 1
     assert figures["bulk_ratio"]["min"] > 0
     assert figures["p99_ratio"]["min"] > 0
+
+
+def test_what_the_benchmarks_do_raises_no_findings(managed: Broker) -> None:
+    modes = (("bulk", 50_000, 1.0), ("pipelined", 20_000, 1.0), ("sync", 100, 1.0), ("latency", 1000, 1000.0))
+    is_done = threading.Event()
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+
+    def look() -> None:
+        with Browser(managed.management_url) as browser:
+            while not is_done.wait(0.3):
+                found.update({(row["rule"], row["name"]): row for row in browser.get("/shardmq/findings?after=0")})
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        for mode, messages, rate in modes:
+            trial(Settings(mode, managed.url, messages, 100, 1, 1, 1, rate, False, 30.0), lambda *_counts: None)
+    finally:
+        is_done.set()
+        looking.join()
+    assert found == {}
 
 
 def test_a_wrong_management_url_is_said(managed: Broker, capfdbinary: pytest.CaptureFixture[bytes]) -> None:

@@ -3,7 +3,9 @@
 import base64
 import os
 import re
+import shutil
 import signal
+import subprocess
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -106,6 +108,26 @@ def test_lost_messages_slow_groups_and_open_transactions_are_found(channel: shar
     assert rows["group-lags", "logs/slow"]["numbers"]["lag"] >= 10_000
     transaction.abort()
     del reader
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
+def test_a_slow_disk_is_found(channel: shardmq.Channel, browser: Browser) -> None:
+    channel.queue_declare("flushed", durable=True)
+    name = f"shard-{browser.get('/queues/%2F/flushed')['shard']}"
+    pid = next(row["pid"] for row in browser.get("/shardmq/processes") if row["process"] == name)
+    delay = ["-e", "trace=pwrite64", "-e", "inject=pwrite64:delay_exit=300000"]
+    with subprocess.Popen(["strace", "-f", "-qq", "-o", os.devnull, *delay, "-p", str(pid)]) as strace:
+
+        def is_found() -> bool:
+            channel.basic_publish("", "flushed", b"x")
+            return "disk-slow" in rules(browser)
+
+        try:
+            until(lambda: "TracerPid:\t0" not in Path(f"/proc/{pid}/status").read_text(), "strace did not attach")
+            until(is_found, "each flush takes 0.3 s")
+            assert rules(browser)["disk-slow"]["numbers"]["mean_seconds"] >= 0.2
+        finally:
+            strace.terminate()
 
 
 def test_a_shard_that_is_away_is_found(broker: Broker, browser: Browser) -> None:

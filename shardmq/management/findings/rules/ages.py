@@ -12,6 +12,10 @@ UNACKED_SECONDS: Final = 1800.0
 """RabbitMQ closes the channel of a consumer that holds a message for so long (consumer_timeout)."""
 
 
+HEAD_SECONDS: Final = 5.0
+"""Shorter waits are those of batches on their way."""
+
+
 def head_waits(sight: Sight) -> Iterator[Finding]:
     """The message at the head has waited long although consumers are there."""
     now_ms = time.time() * 1000
@@ -19,7 +23,9 @@ def head_waits(sight: Sight) -> Iterator[Finding]:
         at = row["head_at"]
         if at is None or not row["consumers"]:
             continue
-        age = max(0.0, (now_ms - at) / 1000)
+        age = (now_ms - at) / 1000
+        if age < HEAD_SECONDS:
+            continue
         yield finding_of(
             row,
             "head-waits",
