@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "vhost": "shardmq.cmd.admin.vhost:vhost",
     "permission": "shardmq.cmd.admin.permission:permission",
     "policy": "shardmq.cmd.admin.policy:policy",
+    "shovel": "shardmq.cmd.messages.shovel:shovel",
     "watermark": "shardmq.cmd.admin.limits:watermark",
     "connection": "shardmq.cmd.admin.connection:connection",
     "channel": "shardmq.cmd.admin.connection:channel",
@@ -48,6 +49,7 @@ COMMANDS: Final = {
     "shard": "shardmq.cmd.run.processes:shard",
     "coordinator": "shardmq.cmd.run.processes:coordinator",
     "management": "shardmq.cmd.run.management:management",
+    "shovels": "shardmq.cmd.run.shovels:shovels",
 }
 """Name to module:attribute. Imported when asked for: a role must not carry the memory of commands it never runs."""
 

@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import hmac
 import ipaddress
+import os
 import secrets
 import time
 from collections import OrderedDict
@@ -24,6 +25,7 @@ from shardmq.gateway.authentication.refused_logins import RefusedLogins
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.limits import HANDSHAKE_SECONDS, NAME_BYTES_MAX
 from shardmq.topology.entities import LOOPBACK_ONLY, MANAGEMENT_TAGS
+from shardmq.topology.parameters.shovel import RUNNER, RUNNER_SECRET
 
 REMEMBERED_SECONDS: Final = 3600.0
 REMEMBERED_MAX: Final = 4096
@@ -73,6 +75,7 @@ class Authenticator:
         self._login_queue = LoginQueue(self._failed_logins)
         self._hashing = PasswordHashing(self._failed_logins, self._stored_of, self._is_known, self._remember)
         self._key = secrets.token_bytes(32)
+        self._runner_secret = os.environ.get(RUNNER_SECRET, "")
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._delayed = 0
         self._logins = {protocol: {"succeeded": 0, "failed": 0} for protocol in (AMQP, NATIVE, HTTP)}
@@ -171,6 +174,9 @@ class Authenticator:
 
     async def _check_credentials(self, peer: str, login: Credentials) -> None:
         name = login.user
+        if name == RUNNER:
+            self._check_runner(login.password or "")
+            return
         if name in LOOPBACK_ONLY and not _is_loopback(peer):
             raise AuthenticationFailed(f"user '{name}' may connect from this machine only; make a user of your own")
         if login.password is not None:
@@ -182,6 +188,11 @@ class Authenticator:
             )
         elif name not in self._state.topology.users:
             raise AuthenticationFailed(f"user '{name[:NAME_BYTES_MAX]}' of the client's certificate is not known")
+
+    def _check_runner(self, password: str) -> None:
+        """Let the process in that runs shovels: the supervisor has given both of us the secret."""
+        if not self._runner_secret or not hmac.compare_digest(password.encode(), self._runner_secret.encode()):
+            raise AuthenticationFailed(f"user '{RUNNER}' is not known, or the password is wrong")
 
     async def _check_password(self, who: Who, password: str) -> None:
         """Return at once where the password is right; raise when the delay is over where it is not."""
@@ -250,6 +261,8 @@ class Authenticator:
         """Check that the user may open the virtual host, and that neither has reached its limit of connections."""
         topology, name, vhost = self._state.topology, login.user, login.vhost
         self._check_access(name, vhost)
+        if name == RUNNER:
+            return
         if any("max-connections" in limits for limits in (topology.vhosts[vhost].limits, topology.users[name].limits)):
             admitted: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
             self._state.coordinator.admit(vhost, name, admitted.set_result)
@@ -260,6 +273,8 @@ class Authenticator:
 
     def _check_tags(self, name: str) -> None:
         user = self._state.topology.users.get(name)
+        if name == RUNNER:
+            return
         if user is None or MANAGEMENT_TAGS.isdisjoint(user.tags):
             raise AuthenticationFailed(
                 f"an administrative session is refused for user '{name}': it takes one of the tags "
@@ -271,6 +286,8 @@ class Authenticator:
         topology = self._state.topology
         if vhost not in topology.vhosts:
             raise AuthenticationFailed(f"vhost {vhost[:NAME_BYTES_MAX]} not found", ReplyCode.NOT_ALLOWED)
+        if name == RUNNER:
+            return
         if name not in topology.users or (name, vhost) not in topology.permissions:
             raise AuthenticationFailed(f"access to vhost '{vhost}' refused for user '{name}'", ReplyCode.NOT_ALLOWED)
 

@@ -6,6 +6,7 @@ VhostPut                        vhost.created, or vhost.limits.set, vhost.limits
 UserPut                         user.created, or user.password.changed, user.tags.set, user.limits.set …
 PermissionPut                   permission.created, as in RabbitMQ also where it was there with other expressions
 PolicyPut, PolicyRemoved        policy.set, policy.cleared; operator_policy.set …
+ParameterPut, ParameterRemoved  parameter.set, parameter.cleared; without the value, which may have passwords
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -172,6 +173,10 @@ def _topic(topic: Topic) -> Event:
     return ("topic.created" if topic.epoch == 1 else "topic.extended"), facts
 
 
+def _parameter(of: Any) -> Mapping[str, Any]:
+    return {"vhost": of.vhost, "component": of.component, "name": of.name}
+
+
 def _named(change: Any) -> Mapping[str, Any]:
     return {"vhost": change.vhost, "name": change.name}
 
@@ -194,6 +199,8 @@ EVENTS: Final[Mapping[type, Callable[[Any], Event]]] = {
         "topic.permission.deleted",
         {"vhost": change.vhost, "user": change.user, "exchange": change.exchange},
     ),
+    kinds.ParameterPut: lambda change: ("parameter.set", _parameter(change.parameter)),
+    kinds.ParameterRemoved: lambda change: ("parameter.cleared", _parameter(change)),
     kinds.PolicyPut: _policy_set,
     kinds.PolicyRemoved: lambda change: (f"{_policy_word(change.is_operator)}.cleared", _named(change)),
 }

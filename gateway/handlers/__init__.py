@@ -5,7 +5,8 @@ transactions.py    Begin, seal, commit, abort.
 atomic_commit.py   Publishes and settlements of one channel, committed together.
 reads.py           Slices, reads, reservations and searches.
 administration.py  Virtual hosts, users, permissions, limits, definitions.
-policies.py        Policies, operator policies, topic permissions: who may change them, and what they would change.
+policies.py        Policies, operator policies, topic permissions, parameters: who may change them, and
+                   what they would change.
 lists.py           Lists of what exists, and the status.
 client_lists.py    Lists of connections, channels and consumers, here and at other gateways.
 streams.py         What the consumers of streams ask for.

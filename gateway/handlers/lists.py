@@ -14,6 +14,7 @@ from typing import Any, Final
 from shardmq.bus.coordinator_link import Reply
 from shardmq.bus.messages.base import Inspect
 from shardmq.definitions.export import shown_hash
+from shardmq.definitions.parameters import parameter_row, shovel_rows
 from shardmq.definitions.policies import topic_permission_row
 from shardmq.definitions.rows import (
     STAGED,
@@ -109,6 +110,23 @@ def _policies(client: Client, tags: Tags) -> list[Row]:
     return [policy_row(each) for each in found if sees_all or (client.user, each.vhost) in topology.permissions]
 
 
+def _parameters(client: Client, tags: Tags) -> list[Row]:
+    """Parameters, which may have passwords in them: for those who may set them."""
+    topology, found = client.state.topology, client.state.topology.parameters
+    if "administrator" in tags:
+        return [parameter_row(each) for each in found]
+    if "policymaker" not in tags:
+        return []
+    return [parameter_row(each) for each in found if (client.user, each.vhost) in topology.permissions]
+
+
+def _shovels(client: Client, tags: Tags) -> list[Row]:
+    sees_all, topology = _sees_all(tags), client.state.topology
+    if MANAGEMENT_TAGS.isdisjoint(tags):
+        return []
+    return [row for row in shovel_rows(topology) if sees_all or (client.user, row["vhost"]) in topology.permissions]
+
+
 def _sees_all(tags: Tags) -> bool:
     return not SEE_ALL_TAGS.isdisjoint(tags)
 
@@ -123,6 +141,8 @@ _AT_HAND: Final[Mapping[str, Callable[[Client, Tags], list[Row]]]] = MappingProx
         "permissions": _permissions,
         "topic-permissions": _topic_permissions,
         "policies": _policies,
+        "parameters": _parameters,
+        "shovels": _shovels,
     }
 )
 """Lists that the replica has."""

@@ -1,7 +1,8 @@
-"""Policies, operator policies and topic permissions: who may change and see them, and what they would change.
+"""Policies, operator policies, topic permissions and parameters: who may change them, and what they would change.
 
-Policies are for users with the tag "policymaker" in virtual hosts that they may open, and for administrators; operator
-policies and topic permissions are for administrators alone (RabbitMQ's rules).
+Policies and parameters are for users with the tag "policymaker" in virtual hosts that they may open, and for
+administrators; operator policies and topic permissions are for administrators alone (RabbitMQ's rules). Whoever makes a
+shovel needs the permissions for what it does at this broker.
 """
 
 from typing import Any, Final
@@ -14,15 +15,27 @@ from shardmq.gateway.handlers.replies import done
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.client import Client
 from shardmq.protocol.native.operations.topology import (
+    ParameterDelete,
+    ParameterPut,
     PolicyDelete,
     PolicyMatch,
     PolicyPreview,
     PolicyPut,
+    ShovelReport,
     TopicPermissionDelete,
     TopicPermissionPut,
 )
-from shardmq.topology.commands import DeletePolicy, DeleteTopicPermission, PutPolicy, PutTopicPermission
+from shardmq.topology.commands import (
+    DeleteParameter,
+    DeletePolicy,
+    DeleteTopicPermission,
+    PutParameter,
+    PutPolicy,
+    PutTopicPermission,
+    ReportShovels,
+)
 from shardmq.topology.entities import Policy
+from shardmq.topology.parameters.shovel import SHOVEL, ShovelEnd, local_vhost, read_shovel
 from shardmq.topology.policies.keys import check_policy
 from shardmq.topology.policies.preview import matching, preview
 
@@ -127,6 +140,61 @@ def _check(client: Client, vhost: str, is_operator: bool) -> None:
         check_policymaker(client, vhost)
 
 
+def parameter_put(channel: Channel, operation: ParameterPut, reply: Reply) -> None:
+    """Create or change a parameter of a component, or have that begin anew with it.
+
+    Raises:
+        AccessRefused: not for this user, or what the shovel would do at this broker is not.
+        InvalidRequest: the value makes no sense.
+    """
+    client = channel.client
+    check_policymaker(client, operation.vhost)
+    if operation.component == SHOVEL and operation.value is not None and not client.is_administrator:
+        settings = read_shovel(operation.name, operation.value)
+        _check_end(client, settings.source, is_source=True)
+        _check_end(client, settings.destination, is_source=False)
+    client.state.changed()  # notes the time
+    command = PutParameter(operation.vhost, operation.component, operation.name, operation.value, client.state.now_ms)
+    client.perform(command, done(reply))
+
+
+def _check_end(client: Client, end: ShovelEnd, *, is_source: bool) -> None:
+    """Make sure that the user may do what a shovel will do at its ends that are here: it has all rights itself."""
+    for vhost in {local_vhost(uri) for uri in end.uris} - {None}:
+        assert vhost is not None
+        allowed = client.state.permissions(client.user, vhost)
+        if end.queue is not None:
+            if not end.is_predeclared and (vhost, end.queue) not in client.state.topology.queues:
+                allowed.check_configure(end.queue)
+            if is_source:
+                allowed.check_read(end.queue)
+            else:
+                allowed.check_write("", "exchange")
+        elif is_source:
+            allowed.check_read(end.exchange or "", "exchange")
+            allowed.check_topic("read", end.exchange or "", end.key or "")
+        elif end.exchange is None:
+            raise AccessRefused(
+                f"a shovel without dest-queue and dest-exchange is refused for user '{client.user}': messages would "
+                "go to any exchange, which takes the tag 'administrator'; name one of them"
+            )
+        else:
+            allowed.check_write(end.exchange, "exchange")
+
+
+def parameter_delete(channel: Channel, operation: ParameterDelete, reply: Reply) -> None:
+    """Delete a parameter of a component."""
+    check_policymaker(channel.client, operation.vhost)
+    command = DeleteParameter(operation.vhost, operation.component, operation.name, operation.generation)
+    channel.client.perform(command, done(reply))
+
+
+def shovel_report(channel: Channel, operation: ShovelReport, reply: Reply) -> None:
+    """Tell everybody the states of shovels."""
+    check_administrator(channel.client, "reporting of shovels")
+    channel.client.perform(ReportShovels("", operation.rows), done(reply))
+
+
 REQUESTS: Final[dict[type[Any], Any]] = {
     PolicyPut: policy_put,
     PolicyDelete: policy_delete,
@@ -134,4 +202,7 @@ REQUESTS: Final[dict[type[Any], Any]] = {
     PolicyMatch: policy_match,
     TopicPermissionPut: topic_permission_put,
     TopicPermissionDelete: topic_permission_delete,
+    ParameterPut: parameter_put,
+    ParameterDelete: parameter_delete,
+    ShovelReport: shovel_report,
 }

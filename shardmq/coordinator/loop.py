@@ -29,7 +29,7 @@ from shardmq.coordinator.handlers.replicas import TopologyReplicas
 from shardmq.coordinator.handlers.status import StatusCollector
 from shardmq.coordinator.handlers.transactions import TwoPhaseCommit
 from shardmq.coordinator.state.coordinator import CoordinatorState
-from shardmq.runtime.notify import Heartbeat
+from shardmq.runtime import notify
 from shardmq.runtime.vitals import vitals
 from shardmq.runtime.waiting import WaitingReport
 
@@ -76,8 +76,9 @@ class CoordinatorLoop:
         self._wake, self._woken = socket.socketpair()
         self._wake.setblocking(False)
         self._stopping = False
+        self._shovels = 0  # as the supervisor knows
         self._waiting = WaitingReport(self._missing)
-        self._heartbeat = Heartbeat(lambda: [f"waits for {whom}" for whom in self._missing()])
+        self._heartbeat = notify.Heartbeat(lambda: [f"waits for {whom}" for whom in self._missing()])
 
     def serve(self) -> None:
         """Carry out passes until stopped: receive, decide, commit, answer."""
@@ -190,6 +191,10 @@ class CoordinatorLoop:
             self._lose(peer, now)
         self._waiting.look(now)
         self._heartbeat.beat(now)
+        shovels = len(self._state.topology.parameters)
+        if shovels != self._shovels:
+            self._shovels = shovels
+            notify.shovels(shovels)
 
     def _missing(self) -> list[str]:
         """The shards without an open link."""

@@ -1,6 +1,7 @@
 """Writing definitions, in the shape of RabbitMQ's tools (https://www.rabbitmq.com/docs/definitions).
 
-Definitions hold what is durable: virtual hosts, users, permissions, policies, topics, exchanges, queues and bindings.
+Definitions hold what is durable: virtual hosts, users, permissions, policies, parameters, topics, exchanges, queues and
+bindings.
 Exclusive queues and the exchanges that every virtual host has are left out, and so are the parts of topics, which come
 with them.
 """
@@ -9,6 +10,7 @@ import base64
 import binascii
 from typing import Final
 
+from shardmq.definitions.parameters import exported_parameter
 from shardmq.definitions.policies import exported_parameters, exported_policies, exported_topic_permissions
 from shardmq.definitions.rows import Row, binding_row, exchange_row, permission_row, topic_row
 from shardmq.errors import InvalidRequest
@@ -71,6 +73,7 @@ def export(topology: Topology) -> Row:
         "topic_permissions": exported_topic_permissions(topology),
         "parameters": [
             *exported_parameters(topology),
+            *map(exported_parameter, topology.parameters),
             *(
                 {"component": VHOST_LIMITS[0], "name": VHOST_LIMITS[1], "vhost": vhost.name, "value": vhost.limits}
                 for vhost in topology.vhosts.values()

@@ -1,8 +1,8 @@
 """Reading definitions, as an import plan: stages of commands, and what is skipped and why.
 
 A plan is a pure function of the definitions and the topology. Definitions that make no sense are refused before
-anything is created. What RabbitMQ has and this broker has not (mirrors, shovels, …) is skipped with a sentence. Queues
-and exchanges that exist stay as they are, with a sentence where they are different.
+anything is created. What RabbitMQ has and this broker has not (mirrors, federation, …) is skipped with a sentence.
+Queues and exchanges that exist stay as they are, with a sentence where they are different.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from shardmq.definitions.export import VHOST_LIMITS, stored_hash
+from shardmq.definitions.parameters import put_parameter
 from shardmq.definitions.policies import OPERATOR_POLICY, operator_policy, put_policy, put_topic_permission
 from shardmq.definitions.schema import (
     BindingItem,
     Definitions,
     ExchangeItem,
+    ParameterItem,
     PermissionItem,
     QueueItem,
     TopicItem,
@@ -26,6 +28,7 @@ from shardmq.definitions.schema import (
 )
 from shardmq.errors import InvalidRequest, RequestError
 from shardmq.topology.arguments import SERVER_NAMED
+from shardmq.topology.binding_ids import binding_id
 from shardmq.topology.commands import (
     Bind,
     Command,
@@ -46,7 +49,7 @@ from shardmq.topology.entities import (
     predeclared,
 )
 from shardmq.topology.exchanges import TYPES
-from shardmq.topology.topology import Topology, binding_id
+from shardmq.topology.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,7 @@ NOUNS: Final = (
     "exchanges",
     "queues",
     "bindings",
+    "parameters",
 )
 """What is imported, in this order."""
 
@@ -154,6 +158,8 @@ class ImportPlan:
             self._plan_queue(queue)
         for binding in read.bindings:
             self._plan_binding(binding)
+        for parameter in read.parameters:
+            self._plan_parameter(parameter)
         self._skip_foreign(definitions, read)
 
     @property
@@ -233,6 +239,13 @@ class ImportPlan:
             put = put_policy(topology, each, default, is_operator, self.skipped)
             if put is not None:
                 self._add("policies", f"policy '{each.name}' in vhost '{put.vhost}'", put)
+
+    def _plan_parameter(self, item: ParameterItem) -> None:
+        if (item.component, item.name) == VHOST_LIMITS or item.component == OPERATOR_POLICY:
+            return
+        put = put_parameter(self._topology, item, self._vhost, self.skipped)
+        if put is not None:
+            self._add("parameters", f"{item.component} '{item.name}' in vhost '{put.vhost}'", put)
 
     def _plan_topic(self, item: TopicItem) -> None:
         vhost = item.vhost or self._vhost
@@ -326,14 +339,6 @@ class ImportPlan:
             self.skipped.append(f"{thing}: it exists with other {', '.join(different)}, and stays as it is")
 
     def _skip_foreign(self, definitions: dict[str, Any], read: Definitions) -> None:
-        for parameter in read.parameters:
-            if (parameter.component, parameter.name) == VHOST_LIMITS or parameter.component == OPERATOR_POLICY:
-                continue
-            vhost = parameter.vhost or self._vhost
-            what = "parameters of that component"
-            self.skipped.append(
-                f"{parameter.component} '{parameter.name}' in vhost '{vhost}': there are no {what} here"
-            )
         for parameter_of_all in read.global_parameters:
             self.skipped.append(f"global parameter '{parameter_of_all.get('name')}': there are none here")
         for name in definitions:

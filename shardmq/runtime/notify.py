@@ -1,6 +1,7 @@
 """Tells systemd or `shardmq up` how a process is, by systemd's protocol (sd_notify(3)).
 
     READY=1, STOPPING=1     once
+    SHOVELS=1               from the coordinator to `shardmq up`: how many there are, whenever that changes
     STATUS=serving          or what is wrong, whenever that changes
     WATCHDOG=1              at least twice in WATCHDOG_USEC, from the loop that does the work
 
@@ -47,6 +48,11 @@ def ready() -> None:
 def stopping() -> None:
     """Tell that this process is stopping."""
     _tell(b"STOPPING=1")
+
+
+def shovels(count: int) -> None:
+    """Tell how many shovels there are: the process that runs them is there while there are any."""
+    _tell(b"SHOVELS=%d" % count)
 
 
 def watchdog_seconds() -> float | None:

@@ -27,12 +27,13 @@ Edit = tuple[int, bytes, Bytes | None]
 Row = tuple[bytes, memoryview]
 """Key, and the value as it is stored."""
 
-VERSION: Final = 10
+VERSION: Final = 13
 """Of the format of stores. 1: rows without checksums, but for bodies. 2: every row with one (checksums.py). 4: bodies
-that several queues have are stored once (shards/storage/schema.py). 7: segments of partitions have times. 8: there are
-topics, groups that read them, and summaries of the tags in segments. 10: messages of a batch may differ in key, and
-there are policies. There is no 3, no 5 and no 9: their digits are one wrong bit away from 1, whose rows are believed
-without checksums."""
+that several queues have are stored once (shards/storage/schema.py). 7: segments of partitions have times. 8: there
+are topics, groups that read them, and summaries of the tags in segments. 10: messages of a batch may differ in key,
+and there are policies. 13: there are parameters of components. There is no 3, no 5 and no 9: their digits are one
+wrong bit away from 1, whose rows are believed without checksums. No 11 and no 12 either, one wrong bit away from
+10."""
 
 CHECKSUMS_SINCE: Final = 2
 """The first version in which every row has a checksum."""

@@ -6,9 +6,10 @@ Bindings go with either of their ends. An exchange declared auto-delete goes wit
 from collections import deque
 from collections.abc import Iterable
 
+from shardmq.topology.binding_ids import BindingId, binding_id
 from shardmq.topology.changes import BindingRemoved, Change, ExchangeRemoved, QueueRemoved
 from shardmq.topology.entities import Binding, Exchange, Queue
-from shardmq.topology.topology import BindingId, Topology, binding_id
+from shardmq.topology.topology import Topology
 
 
 def cascade(

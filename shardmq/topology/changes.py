@@ -4,12 +4,15 @@ A removal follows the removals of what depends on it: first topics, then binding
 permissions.
 """
 
+from typing import Any
+
 import msgspec
 
 from shardmq.topology.entities import (
     Binding,
     Exchange,
     OpenTransaction,
+    Parameter,
     Permission,
     Policy,
     Queue,
@@ -177,6 +180,26 @@ class TracingSet(_Change, tag=30, frozen=True):
     sample: float
 
 
+class ParameterPut(_Change, tag=23, frozen=True):
+    """A parameter is new, or changed, or its component is to begin anew."""
+
+    parameter: Parameter
+
+
+class ParameterRemoved(_Change, tag=24, frozen=True):
+    """A parameter is deleted."""
+
+    vhost: str
+    component: str
+    name: str
+
+
+class ShovelsReported(_Change, tag=25, frozen=True):
+    """The states of all shovels, as their process last reported them. It is not stored."""
+
+    rows: list[dict[str, Any]]
+
+
 Change = (
     VhostPut
     | ExchangeAdded
@@ -201,5 +224,8 @@ Change = (
     | TopicPermissionRemoved
     | WatermarksSet
     | TracingSet
+    | ParameterPut
+    | ParameterRemoved
+    | ShovelsReported
 )
 """Any change."""

@@ -244,6 +244,32 @@ class SetTracing(_Command, tag=30, frozen=True):
     sample: float
 
 
+class PutParameter(_Command, tag=26, frozen=True):
+    """Create or change a parameter, or with `value` None have its component begin anew with the one there is.
+
+    `at_ms`, steady time, tells it from an earlier one of its name.
+    """
+
+    component: str
+    name: str
+    value: dict[str, Any] | None
+    at_ms: int = 0
+
+
+class DeleteParameter(_Command, tag=27, frozen=True):
+    """Delete a parameter. A `generation` other than 0 is the one it must have; nothing changes where it has not."""
+
+    component: str
+    name: str
+    generation: int = 0
+
+
+class ReportShovels(_Command, tag=28, frozen=True):
+    """Tell everybody the states of all shovels (vhost ""), until the next report."""
+
+    rows: list[dict[str, Any]]
+
+
 Command = (
     DeclareExchange
     | DeleteExchange
@@ -271,5 +297,8 @@ Command = (
     | DeleteTopicPermission
     | SetWatermarks
     | SetTracing
+    | PutParameter
+    | DeleteParameter
+    | ReportShovels
 )
 """Any command."""

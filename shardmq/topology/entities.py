@@ -1,4 +1,4 @@
-"""Virtual hosts, exchanges, queues, bindings, users, permissions, policies, open transactions.
+"""Virtual hosts, exchanges, queues, bindings, users, permissions, policies, parameters, open transactions.
 
 They are frozen values, the same in every process, on the bus and in the coordinator's store.
 """
@@ -207,6 +207,25 @@ class Policy(msgspec.Struct, frozen=True, array_like=True):
     priority: int = 0
     apply_to: str = "all"
     is_operator: bool = False
+
+
+class Parameter(msgspec.Struct, frozen=True, array_like=True):
+    """What a component of the broker is given while it runs, as a shovel; RabbitMQ's runtime parameters.
+
+    Attributes:
+        vhost: the virtual host.
+        component: what it is for: "shovel".
+        name: unique among those of the component in the virtual host.
+        value: as it was set; it may have passwords in it.
+        generation: never given to another parameter of that name: a higher one means that it was set again, or that the
+            component is to begin anew.
+    """
+
+    vhost: str
+    component: str
+    name: str
+    value: dict[str, Any]
+    generation: int = 1
 
 
 class OpenTransaction(msgspec.Struct, frozen=True, array_like=True):

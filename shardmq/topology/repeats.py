@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
+from shardmq.topology.binding_ids import binding_id
 from shardmq.topology.commands import Bind, DeclareExchange, DeclareQueue, DeclareTopic
 from shardmq.topology.entities import Binding, Exchange, Queue
-from shardmq.topology.topology import Topology, binding_id
+from shardmq.topology.topology import Topology
 
 
 def repeated_queue(topology: Topology, command: DeclareQueue) -> Queue | None:

@@ -8,6 +8,7 @@ from shardmq.topology.entities import (
     Binding,
     Exchange,
     OpenTransaction,
+    Parameter,
     Permission,
     Policy,
     Queue,
@@ -69,6 +70,10 @@ class TopologyFields(Protocol):
     def tracing(self) -> Mapping[str, float]:
         """The part of messages that is traced, by virtual host."""
 
+    @property
+    def parameters(self) -> Sequence[Parameter]:
+        """All parameters of components."""
+
 
 class TopologySnapshot(NamedTuple):
     """All that exists at one version, as lists."""
@@ -85,3 +90,4 @@ class TopologySnapshot(NamedTuple):
     policies: Sequence[Policy] = ()
     topic_permissions: Sequence[TopicPermission] = ()
     tracing: Mapping[str, float] = MappingProxyType({})
+    parameters: Sequence[Parameter] = ()

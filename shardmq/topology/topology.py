@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
-import msgspec
-
 from shardmq.errors import NotFound
 from shardmq.topology import changes as kinds
+from shardmq.topology.binding_ids import BindingId, binding_id, ends, take_out
 from shardmq.topology.changes import Change
 from shardmq.topology.entities import (
     Binding,
@@ -23,21 +22,10 @@ from shardmq.topology.entities import (
 )
 from shardmq.topology.exchanges import TYPES
 from shardmq.topology.exchanges.exchange_type import Destination
+from shardmq.topology.parameters.collection import Parameters
 from shardmq.topology.policies.matching import Policies
 from shardmq.topology.router import Router, not_found
 from shardmq.topology.snapshot import TopologyFields, TopologySnapshot
-
-BindingId = tuple[str, str, str, bool, str, bytes]
-"""The identity of a binding."""
-
-
-def binding_id(binding: Binding) -> BindingId:
-    """The identity of a binding: both ends, key and arguments, whatever their order."""
-    arguments = _encode_sorted(binding.arguments) if binding.arguments else b""
-    return binding.vhost, binding.exchange, binding.destination, binding.to_exchange, binding.key, arguments
-
-
-_encode_sorted = msgspec.msgpack.Encoder(order="sorted").encode
 
 
 class Topology:
@@ -56,6 +44,7 @@ class Topology:
         policies: and operator policies.
         topic_permissions: by user and virtual host, then by exchange.
         tracing: the part of messages that is traced, by virtual host; 0 to 1. Others are not traced.
+        parameters: of components, and what those report.
         router: the routes that follow from all this; another one after each `load`.
     """
 
@@ -82,6 +71,7 @@ class Topology:
         self.policies = Policies()
         self.topic_permissions: dict[tuple[str, str], dict[str, TopicPermission]] = {}
         self.tracing: dict[str, float] = {}
+        self.parameters = Parameters()
         self.router = Router(self.vhosts, self.exchanges, self._queues_by_id, self.policies)
 
     def exchange(self, vhost: str, name: str) -> Exchange:
@@ -197,6 +187,7 @@ class Topology:
             list(self.policies),
             [each for there in self.topic_permissions.values() for each in there.values()],
             dict(self.tracing),
+            list(self.parameters),
         )
 
     def load(self, fields: TopologyFields) -> None:
@@ -222,6 +213,8 @@ class Topology:
             self.policies.put(policy)
         for each in fields.topic_permissions:
             self._put_topic_permission(kinds.TopicPermissionPut(each))
+        for parameter in fields.parameters:
+            self.parameters.put(kinds.ParameterPut(parameter))
         self.tracing.update(fields.tracing)
         self.version = fields.version
 
@@ -270,7 +263,7 @@ class Topology:
 
     def _add_binding(self, change: kinds.BindingAdded) -> None:
         binding, identity = change.binding, binding_id(change.binding)
-        source, target = _ends(binding)
+        source, target = ends(binding)
         self.router.bind(binding, self._destination(binding))
         self.bindings[identity] = binding
         self._bindings_by_exchange.setdefault(source, {})[identity] = binding
@@ -278,11 +271,11 @@ class Topology:
 
     def _remove_binding(self, change: kinds.BindingRemoved) -> None:
         binding, identity = change.binding, binding_id(change.binding)
-        source, target = _ends(binding)
+        source, target = ends(binding)
         del self.bindings[identity]
         self.router.unbind(binding, self._destination(binding))
-        _take_out(self._bindings_by_exchange, source, identity)
-        _take_out(self._bindings_by_destination, target, identity)
+        take_out(self._bindings_by_exchange, source, identity)
+        take_out(self._bindings_by_destination, target, identity)
 
     def _destination(self, binding: Binding) -> Destination:
         """Where a binding leads, as exchange types know it: a queue's id, or an exchange's name."""
@@ -347,18 +340,6 @@ class Topology:
         """Change nothing: gateways act on the change."""
 
 
-def _ends(binding: Binding) -> tuple[tuple[str, str], tuple[str, str, bool]]:
-    """The source and the destination of a binding, as its topology's indexes have them."""
-    return (binding.vhost, binding.exchange), (binding.vhost, binding.destination, binding.to_exchange)
-
-
-def _take_out(index: dict[Any, dict[BindingId, Binding]], end: Any, identity: BindingId) -> None:
-    bindings = index[end]
-    del bindings[identity]
-    if not bindings:
-        del index[end]
-
-
 _APPLY: Final[dict[type[Any], Callable[[Topology, Any], None]]] = {
     kinds.VhostPut: Topology._put_vhost,
     kinds.VhostRemoved: Topology._remove_vhost,
@@ -383,4 +364,7 @@ _APPLY: Final[dict[type[Any], Callable[[Topology, Any], None]]] = {
     kinds.PolicyRemoved: Topology._remove_policy,
     kinds.TopicPermissionPut: Topology._put_topic_permission,
     kinds.TopicPermissionRemoved: Topology._remove_topic_permission,
+    kinds.ParameterPut: lambda topology, change: topology.parameters.put(change),
+    kinds.ParameterRemoved: lambda topology, change: topology.parameters.remove(change),
+    kinds.ShovelsReported: lambda topology, change: topology.parameters.report(change),
 }

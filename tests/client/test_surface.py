@@ -56,6 +56,7 @@ OF_A_CONNECTION = {
         "on_lost",
     ),
     *("on_recovery", "on_return", "on_unblocked", "permission_delete", "permission_put", "server_properties", "status"),
+    *("parameter_delete", "parameter_put", "shovels_report"),
     *("policy_delete", "policy_match", "policy_preview", "policy_put", "topic_permission_delete"),
     *(
         "stats_get",

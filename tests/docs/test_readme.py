@@ -45,7 +45,7 @@ def test_the_page_of_commands_has_all_there_are_and_no_others() -> None:
     assert set(re.findall(r"^\| `shardmq ([a-z-]+)` \|", COMMANDS_PAGE.text, re.M)) == set(COMMANDS)
 
 
-@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"gateway", "shard", "coordinator", "management"}))
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"gateway", "shard", "coordinator", "management", "shovels"}))
 def test_every_command_but_a_process_speaks_json(name: str) -> None:
     with click.Context(cli) as context:
         command = cli.get_command(context, name)

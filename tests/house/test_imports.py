@@ -84,6 +84,14 @@ INSIDE = {
         ("state",),
         ("samples", "findings", "probes", "dead_letters"),
     ),
+    "shardmq.shovels": (
+        ("process",),
+        ("keeper",),
+        ("shovel",),
+        ("transfer", "native", "amqp"),
+        ("ends", "amqp_connection"),
+        ("message",),
+    ),
     "shardmq.coordinator": (("process",), ("loop",), ("handlers",), ("state",), ("storage", "links"), ("rules",)),
 }
 """What stands above what in each process, from the top."""
@@ -171,6 +179,10 @@ def test_only_the_storage_room_imports_lmdb() -> None:
         (
             "shardmq.management",
             {"shardmq.shards", "shardmq.gateway", "shardmq.coordinator", "shardmq.bus", "shardmq.cmd"},
+        ),
+        (
+            "shardmq.shovels",
+            {"shardmq.shards", "shardmq.gateway", "shardmq.coordinator", "shardmq.management", "shardmq.bus"},
         ),
         ("shardmq.client", {"shardmq.shards", "shardmq.gateway", "shardmq.coordinator", "shardmq.cmd", "shardmq.bus"}),
         ("shardmq.client.aio", {"shardmq.client.sync"}),

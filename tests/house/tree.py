@@ -38,7 +38,7 @@ MODULES = {
     for package, folder in PACKAGES.items()
     for path in sorted(folder.glob("*.py"))
 }
-PROCESSES = {"shardmq.shards", "shardmq.gateway", "shardmq.coordinator", "shardmq.management"}
+PROCESSES = {"shardmq.shards", "shardmq.gateway", "shardmq.coordinator", "shardmq.management", "shardmq.shovels"}
 SOURCES = sorted({*MODULES.values(), *(ROOT / "tests").rglob("*.py")})
 
 

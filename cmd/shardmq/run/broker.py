@@ -19,7 +19,7 @@ import msgspec
 
 from shardmq.cmd.run import invocation
 from shardmq.cmd.run.locks import client_host, hold_port
-from shardmq.cmd.run.supervisor import Notice
+from shardmq.cmd.run.notices import Notice
 from shardmq.errors import ShardmqError, Timeout
 from shardmq.runtime import notify
 

@@ -6,12 +6,15 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from shardmq.cmd.run import invocation
 from shardmq.runtime import notify
+
+NO_VARIABLES: Final[Mapping[str, str]] = MappingProxyType({})
 
 STOP_SECONDS: Final = 10.0
 """From SIGTERM to SIGKILL: time for a gateway to drain its confirms, for a shard to close its store."""
@@ -26,28 +29,41 @@ class Child:
         arguments: its command line, after `shardmq`.
         run_dir: folder for its readiness socket.
         on_ready: called when the process is ready.
+        variables: added to its environment.
 
     Attributes:
         pid: process id of the newest process; 0 before the first start.
         starts: how often it was started.
+        is_wanted: whether it is to run now.
         is_ready: whether the running process has said that it is ready.
         started_at: monotonic time of the last start, in seconds.
         heard_at: when the running process was last heard, likewise.
+        on_shovels: called when it says how many shovels there are.
         status: what it says of itself; "" before it has said anything.
     """
 
     def __init__(
-        self, name: str, stage: int, arguments: tuple[str, ...], run_dir: Path, on_ready: "Callable[[Child], None]"
+        self,
+        name: str,
+        stage: int,
+        arguments: tuple[str, ...],
+        run_dir: Path,
+        on_ready: "Callable[[Child], None]",
+        *,
+        variables: Mapping[str, str] = NO_VARIABLES,
     ) -> None:
         self.name = name
         self.stage = stage
         self.pid = 0
         self.starts = 0
+        self.is_wanted = True
         self.is_ready = False
         self.started_at = 0.0
         self.heard_at = 0.0
         self.status = ""
+        self.on_shovels: Callable[[int], None] = lambda _count: None
         self._on_ready = on_ready
+        self._variables = variables
         self._arguments = arguments
         self._notify_path = str(run_dir / f"notify-{name}")
         self._process: subprocess.Popen[bytes] | None = None
@@ -66,7 +82,11 @@ class Child:
             listener.bind(self._notify_path)
             self._ended.clear()
             self.started_at = time.monotonic()
-            variables = {notify.NOTIFY_SOCKET: self._notify_path, notify.SUPERVISOR: str(os.getpid())}
+            variables = {
+                **self._variables,
+                notify.NOTIFY_SOCKET: self._notify_path,
+                notify.SUPERVISOR: str(os.getpid()),
+            }
             if notify.watchdog_seconds() is not None:
                 variables[notify.WATCHDOG_PID] = ""  # the child is meant as well: ours to watch
             process = invocation.spawn(self._arguments, variables, stdout=2)  # our own stdout is for notices
@@ -92,6 +112,8 @@ class Child:
         for line in lines:
             if line.startswith(b"STATUS="):
                 self.status = line.removeprefix(b"STATUS=").decode(errors="replace")
+            elif line.startswith(b"SHOVELS="):
+                self.on_shovels(int(line.removeprefix(b"SHOVELS=")))
         if b"READY=1" in lines and not self.is_ready:
             self.is_ready = True
             self._on_ready(self)

@@ -1,6 +1,7 @@
 """The supervisor behind `shardmq up`: one broker on one machine, kept running until it is told to stop.
 
-A broker is a coordinator, shards and gateways. All start at once and reach one another over ipc sockets in a private
+A broker is a coordinator, shards and gateways; a process that runs shovels comes with the first of them and goes with
+the last. All start at once and reach one another over ipc sockets in a private
 directory. A process that ends is restarted; one that refuses to start (exit code 78) stops the broker. Gateways stop
 first, so that they can still send clients the confirms that are due, then shards, then the coordinator.
 """
@@ -15,10 +16,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from shardmq.cmd.run.child import STOP_SECONDS, Child
+from shardmq.cmd.run.demand import Demand
 from shardmq.cmd.run.locks import client_host, hold_data_dir, hold_metrics_port, hold_port, private_directory
+from shardmq.cmd.run.notices import Notice
 from shardmq.cmd.run.watch import Watch
 from shardmq.cmd.terminal.exit_codes import EXIT_CONFIG, EXIT_FAILED, EXIT_INTERRUPTED
 from shardmq.cmd.terminal.process_options import NO_MANAGEMENT, ManagementChoice, tls_words
@@ -28,6 +29,7 @@ from shardmq.runtime import notify
 from shardmq.runtime.logs import DEFAULT_LOG, LogOptions
 from shardmq.runtime.memory import memory_default
 from shardmq.runtime.signals import StopSignal
+from shardmq.topology.parameters.shovel import RUNNER_SECRET
 
 if TYPE_CHECKING:
     from shardmq.runtime.tls import TlsOptions
@@ -42,14 +44,11 @@ STEADY_SECONDS: Final = 10.0
 PATIENCE_SECONDS: Final = 5.0
 """Seconds between two notices at the start that name the processes that are not ready."""
 
-LEVELS: Final = {
-    **dict.fromkeys(("exited", "unmanaged", "waiting"), "warning"),
-    **dict.fromkeys(("hung", "killed", "refused"), "error"),
-}
-"""Log levels of events; all others are info."""
-
-COORDINATOR, SHARD, GATEWAY, MANAGEMENT = range(4)
+COORDINATOR, SHARD, GATEWAY, MANAGEMENT, SHOVELS = range(5)
 """Stages of stopping; the highest stops first."""
+
+BESIDE: Final = (MANAGEMENT, SHOVELS)
+"""Processes that a broker does not need to be up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,38 +130,6 @@ class BrokerOptions:
         return () if self.disk_free_bytes is None else ("--disk-free-limit", str(self.disk_free_bytes))
 
 
-class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An event of the broker; `text` is for people, the other fields are for programs.
-
-    `event` is one of up, managed, unmanaged, exited, hung, ready, refused, waiting, stopping, killed, stopped. Without
-    a plain port there are no `host` and `port`; `management` is a URL; `cores` are there where the number of gateways
-    was chosen for them.
-    """
-
-    event: str
-    text: str
-    process: str | None = None
-    pid: int | None = None
-    exit_code: int | None = None
-    signal: str | None = None
-    seconds: float | None = None
-    host: str | None = None
-    port: int | None = None
-    url: str | None = None
-    tls_host: str | None = None
-    tls_port: int | None = None
-    tls_verify: bool | None = None
-    data_dir: str | None = None
-    processes: dict[str, int] | None = None
-    management: str | None = None
-    cores: int | None = None
-
-    @property
-    def level(self) -> str:
-        """The log level."""
-        return LEVELS.get(self.event, "info")
-
-
 def supervise(options: BrokerOptions, announce: Callable[[Notice], None]) -> int:
     """Run a broker until SIGTERM or SIGINT.
 
@@ -216,6 +183,8 @@ class Supervisor:
         self._options = options
         self._announce = announce
         self._children = children(options, run_dir, secrets.token_hex(16), self._child_ready)
+        self._shovels = Demand(next(child for child in self._children if child.stage == SHOVELS))
+        self._children[0].on_shovels = self._shovels.want
         self._started_at = time.monotonic()
         self._is_up = False
         self._stopping = asyncio.Event()
@@ -242,7 +211,13 @@ class Supervisor:
         """Start a process, and restart it whenever it ends, until the broker stops."""
         pause = RESTART_SECONDS
         while not self._stopping.is_set():
+            if child is self._shovels.child:
+                await self._shovels.wait(self._stopping)
+                if self._stopping.is_set():
+                    return
             code = await child.run()
+            if child is self._shovels.child and not self._shovels.is_wanted:
+                continue
             if self._stopping.is_set():
                 return
             if code == EXIT_CONFIG:
@@ -262,7 +237,7 @@ class Supervisor:
         notify.stopping()
         if not self._exit_code:
             self._announce(Notice("stopping", "stopping: gateways, then shards, then the coordinator"))
-        for stage in (MANAGEMENT, GATEWAY, SHARD, COORDINATOR):
+        for stage in (SHOVELS, MANAGEMENT, GATEWAY, SHARD, COORDINATOR):
             members = [child for child in self._children if child.stage == stage]
             for child, in_time in zip(members, await asyncio.gather(*(child.stop() for child in members)), strict=True):
                 if not in_time:
@@ -279,19 +254,25 @@ class Supervisor:
 
     def _child_ready(self, child: Child) -> None:
         seconds = time.monotonic() - child.started_at
-        is_back = child.starts > 1
-        if is_back or child.stage == MANAGEMENT:
-            how = "back" if is_back else f"ready at {self._options.management_url}"
+        is_back = child.starts > 1 and child.stage != SHOVELS  # which comes and goes as it is wanted
+        if is_back or child.stage in BESIDE:
+            place = f" at {self._options.management_url}" if child.stage == MANAGEMENT else ""
+            how = "back" if is_back else f"ready{place}"
             text = f"{child.name} is {how} as process {child.pid} after {seconds:.1f} s"
-            self._say("ready" if is_back else "managed", child, text, seconds=round(seconds, 3))
-        if not self._is_up and all(child.is_ready for child in self._children if child.stage != MANAGEMENT):
+            self._say(
+                "managed" if child.stage == MANAGEMENT and not is_back else "ready",
+                child,
+                text,
+                seconds=round(seconds, 3),
+            )
+        if not self._is_up and all(child.is_ready for child in self._children if child.stage not in BESIDE):
             self._is_up = True
             notify.ready()
             self._say_up()
 
     def _say_up(self) -> None:
         options, seconds = self._options, time.monotonic() - self._started_at
-        pids = {child.name: child.pid for child in self._children}
+        pids = {child.name: child.pid for child in self._children if child.stage != SHOVELS}
         chosen = "" if options.cores is None else f"; gateways: {options.gateways}, cores: {options.cores}"
         self._announce(
             Notice(
@@ -314,7 +295,7 @@ class Supervisor:
     def _say_who_is_missing(self) -> None:
         if self._is_up or self._stopping.is_set():
             return
-        missing = ", ".join(child.name for child in self._children if not child.is_ready and child.stage != MANAGEMENT)
+        missing = ", ".join(child.name for child in self._children if not child.is_ready and child.stage not in BESIDE)
         seconds = time.monotonic() - self._started_at
         self._announce(Notice("waiting", f"after {seconds:.0f} s still waiting for {missing}", seconds=round(seconds)))
         asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._say_who_is_missing)
@@ -377,6 +358,7 @@ def children(options: BrokerOptions, run_dir: Path, boot_id: str, on_ready: Call
     )
     if options.otlp_endpoint is not None:
         gateway = (*gateway, "--otlp-endpoint", options.otlp_endpoint)
+    secret = {RUNNER_SECRET: secrets.token_urlsafe(32)}
     members = [Child("coordinator", COORDINATOR, coordinator, run_dir, on_ready)]
     for index, name in enumerate(shards):
         shard = (
@@ -393,8 +375,10 @@ def children(options: BrokerOptions, run_dir: Path, boot_id: str, on_ready: Call
         members.append(Child(name, SHARD, shard, run_dir, on_ready))
     for index in range(options.gateways):
         name = f"gateway-{index}"
-        members.append(Child(name, GATEWAY, (*gateway, "--name", name), run_dir, on_ready))
+        members.append(Child(name, GATEWAY, (*gateway, "--name", name), run_dir, on_ready, variables=secret))
     if options.management.port is not None:
         management = ("management", "--url", options.own_url, *options.management.words, *log)
         members.append(Child("management", MANAGEMENT, management, run_dir, on_ready))
+    shovels = ("shovels", "--url", options.own_url, *log)
+    members.append(Child("shovels", SHOVELS, shovels, run_dir, on_ready, variables=secret))
     return members

@@ -53,5 +53,5 @@ class Watch:
 
     def _wrong(self) -> list[str]:
         """What is wrong with the broker: processes that are away, and what the others say."""
-        said = [(child, child.status if child.is_ready else "not ready") for child in self._children]
+        said = [(child, child.status if child.is_ready else "not ready") for child in self._children if child.is_wanted]
         return [f"{child.name}: {status}" for child, status in said if status not in ("", notify.SERVING)]

@@ -20,6 +20,7 @@ from shardmq.topology.entities import (
     Binding,
     Exchange,
     OpenTransaction,
+    Parameter,
     Permission,
     Policy,
     Queue,
@@ -64,6 +65,7 @@ class Snapshot(BusMessage, frozen=True, tag=62):
     policies: list[Policy] = []
     topic_permissions: list[TopicPermission] = []
     tracing: dict[str, float] = {}
+    parameters: list[Parameter] = []
 
 
 class Changes(BusMessage, frozen=True, tag=63):

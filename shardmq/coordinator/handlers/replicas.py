@@ -51,9 +51,9 @@ class TopologyReplicas:
         broker, generation = self._identity.broker, self._identity.generation
         transactions, topics = list(fields.transactions), list(fields.topics)
         policies, allowed = list(fields.policies), list(fields.topic_permissions)
-        tracing = dict(fields.tracing)
-        shards = self._addresses
-        peer.post(Snapshot(*fields[:7], shards, transactions, broker, generation, topics, policies, allowed, tracing))
+        tracing, given = dict(fields.tracing), list(fields.parameters)
+        head = *fields[:7], self._addresses
+        peer.post(Snapshot(*head, transactions, broker, generation, topics, policies, allowed, tracing, given))
         if len(self._versions) == 1:
             peer.post(TellEvents())
 

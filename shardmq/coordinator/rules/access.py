@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from shardmq.coordinator.rules import policies
+from shardmq.coordinator.rules import parameters, policies
 from shardmq.errors import InvalidRequest, NotFound
 from shardmq.topology.cascade import cascade
 from shardmq.topology.changes import (
@@ -119,6 +119,7 @@ def delete_vhost(topology: Topology, command: DeleteVhost) -> list[Change]:
             exchanges=[exchange for exchange in topology.exchanges.values() if exchange.vhost == vhost],
         ),
         *policies.of_vhost(topology, vhost),
+        *parameters.of_vhost(topology, vhost),
         *_without(permission for permission in topology.permissions.values() if permission.vhost == vhost),
         VhostRemoved(vhost),
     ]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from shardmq.coordinator.rules import access, exchanges, policies, queues, topics
+from shardmq.coordinator.rules import access, exchanges, parameters, policies, queues, topics
 from shardmq.coordinator.rules.queues import QueuePlacement
 from shardmq.topology.changes import Change
 from shardmq.topology.commands import (
@@ -14,6 +14,7 @@ from shardmq.topology.commands import (
     DeclareQueue,
     DeclareTopic,
     DeleteExchange,
+    DeleteParameter,
     DeletePermission,
     DeletePolicy,
     DeleteQueue,
@@ -23,11 +24,13 @@ from shardmq.topology.commands import (
     DeleteVhost,
     ExtendTopic,
     PutLimits,
+    PutParameter,
     PutPermission,
     PutPolicy,
     PutTopicPermission,
     PutUser,
     PutVhost,
+    ReportShovels,
     SetTracing,
     SetWatermarks,
     Unbind,
@@ -78,6 +81,8 @@ _INSIDE: Final[dict[type[Any], _Rule]] = {
     DeletePolicy: policies.delete_policy,
     PutTopicPermission: policies.put_topic_permission,
     DeleteTopicPermission: policies.delete_topic_permission,
+    PutParameter: parameters.put_parameter,
+    DeleteParameter: parameters.delete_parameter,
 }
 """Rules for commands inside a virtual host."""
 
@@ -92,5 +97,6 @@ _ACCESS: Final[dict[type[Any], _Rule]] = {
     CloseConnection: access.expel,
     SetWatermarks: access.set_watermarks,
     SetTracing: access.set_tracing,
+    ReportShovels: parameters.report_shovels,
 }
 """Rules for commands on virtual hosts and users."""

@@ -4,12 +4,13 @@ from shardmq.coordinator.rules.equivalence import check_same
 from shardmq.errors import AccessRefused, InvalidRequest, PreconditionFailed, ReplyCode
 from shardmq.limits import NAME_BYTES_MAX
 from shardmq.topology.arguments import check_exchange_arguments
+from shardmq.topology.binding_ids import binding_id
 from shardmq.topology.cascade import cascade
 from shardmq.topology.changes import BindingAdded, Change, ExchangeAdded
 from shardmq.topology.commands import Bind, DeclareExchange, DeleteExchange, Unbind
 from shardmq.topology.entities import DEFAULT_EXCHANGE, PARTITION_EXCHANGE, Binding, Exchange, check_name_free
 from shardmq.topology.exchanges import TYPES
-from shardmq.topology.topology import Topology, binding_id
+from shardmq.topology.topology import Topology
 
 
 def declare_exchange(topology: Topology, command: DeclareExchange) -> list[Change]:

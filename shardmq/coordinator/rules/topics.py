@@ -14,6 +14,7 @@ from shardmq.coordinator.rules.equivalence import check_same
 from shardmq.coordinator.rules.queues import QueuePlacement, check_limit
 from shardmq.errors import InvalidRequest, PreconditionFailed
 from shardmq.topology.arguments import OF_TOPIC, PARTITIONER, TOPIC_ARGUMENTS, check_arguments, exchange_arguments
+from shardmq.topology.binding_ids import binding_id
 from shardmq.topology.cascade import cascade
 from shardmq.topology.changes import BindingAdded, Change, ExchangeAdded, QueueAdded, TopicPut, TopicRemoved
 from shardmq.topology.commands import DeclareTopic, DeleteTopic, ExtendTopic
@@ -27,7 +28,7 @@ from shardmq.topology.entities import (
     check_name_free,
     partition_name,
 )
-from shardmq.topology.topology import Topology, binding_id
+from shardmq.topology.topology import Topology
 
 PARTITION_ORDER: Final = "x-stream-partition-order"
 """The argument of a partition's binding that has its number, as bindings of RabbitMQ's super streams have."""

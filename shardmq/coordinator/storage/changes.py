@@ -12,6 +12,7 @@ from shardmq.coordinator.storage.schema import (
     decode_queue,
     encode,
     name_key,
+    parameter_key,
     policy_key,
     topic_permission_key,
 )
@@ -24,12 +25,15 @@ from shardmq.topology.changes import (
     ConnectionClosed,
     ExchangeAdded,
     ExchangeRemoved,
+    ParameterPut,
+    ParameterRemoved,
     PermissionPut,
     PermissionRemoved,
     PolicyPut,
     PolicyRemoved,
     QueueAdded,
     QueueRemoved,
+    ShovelsReported,
     TopicPermissionPut,
     TopicPermissionRemoved,
     TopicPut,
@@ -56,6 +60,7 @@ ADDING: Final = (
     TopicPut,
     PolicyPut,
     TopicPermissionPut,
+    ParameterPut,
 )
 """Changes that make the store larger."""
 
@@ -163,7 +168,16 @@ class ChangeWriter:
     def _remove_topic_permission(self, batch: WriteBatch, change: TopicPermissionRemoved) -> None:
         batch.delete(b"topic_permissions", topic_permission_key(change.user, change.vhost, change.exchange))
 
-    def _tell_only(self, batch: WriteBatch, change: ConnectionClosed | WatermarksSet | TracingSet) -> None:
+    def _put_parameter(self, batch: WriteBatch, change: ParameterPut) -> None:
+        put = change.parameter
+        batch.put(b"parameters", parameter_key(put.vhost, put.component, put.name), encode(put))
+
+    def _remove_parameter(self, batch: WriteBatch, change: ParameterRemoved) -> None:
+        batch.delete(b"parameters", parameter_key(change.vhost, change.component, change.name))
+
+    def _tell_only(
+        self, batch: WriteBatch, change: ConnectionClosed | WatermarksSet | TracingSet | ShovelsReported
+    ) -> None:
         """Write nothing: the gateways act on it once, or as long as the coordinator lives."""
 
     def _boot(self, is_durable: bool) -> str:
@@ -186,6 +200,9 @@ _WRITERS: Final[Mapping[type[Any], Callable[[ChangeWriter, WriteBatch, Any], Non
     ConnectionClosed: ChangeWriter._tell_only,
     WatermarksSet: ChangeWriter._tell_only,
     TracingSet: ChangeWriter._tell_only,
+    ParameterPut: ChangeWriter._put_parameter,
+    ParameterRemoved: ChangeWriter._remove_parameter,
+    ShovelsReported: ChangeWriter._tell_only,
     TransactionBegun: ChangeWriter._begin_transaction,
     TransactionEnded: ChangeWriter._end_transaction,
     TopicPut: ChangeWriter._put_topic,

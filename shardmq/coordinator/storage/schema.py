@@ -9,6 +9,7 @@
     topics          vhost 0 name                -> Topic
     policies        blake2b of vhost, name, kind -> Policy             of either kind
     topic_permissions  blake2b of user, vhost, exchange -> TopicPermission
+    parameters      blake2b of vhost, component, name -> Parameter
     tombstones      queue id, u64               -> shard, u32         deleted queues their shard has not dropped yet
     state           "next_queue"                -> u64
                     "boot"                      -> boot id of the last start
@@ -30,7 +31,7 @@
                                                                       that name
 
 Every value begins with a checksum, which is left out above. Stores of earlier versions get the databases of
-transactions, topics and policies when they are opened.
+transactions, topics, policies and parameters when they are opened.
 
 `boot` is "" for what is durable. Anything else exists as long as the broker runs that has that boot id (from a start of
 `shardmq up` to its end, however often this process restarts). An exclusive queue is never durable: no connection
@@ -49,10 +50,12 @@ from shardmq.coordinator.rules.shard_identity import Member
 from shardmq.runtime.clock import ClockNote
 from shardmq.storage.checksums import sealed_row
 from shardmq.storage.engine import Bytes, Layout
+from shardmq.topology.binding_ids import binding_id
 from shardmq.topology.entities import (
     Binding,
     Exchange,
     OpenTransaction,
+    Parameter,
     Permission,
     Policy,
     Queue,
@@ -61,7 +64,6 @@ from shardmq.topology.entities import (
     User,
     Vhost,
 )
-from shardmq.topology.topology import binding_id
 
 FORMAT: Final = b"shardmq-coordinator"
 TRANSACTION_DATABASES: Final = (
@@ -85,6 +87,7 @@ DATABASES: Final = (
     b"topics",
     b"policies",
     b"topic_permissions",
+    b"parameters",
 )
 
 NUMBERS: Final = {name: number for number, name in enumerate(DATABASES)}
@@ -143,6 +146,7 @@ decode_transaction = msgspec.msgpack.Decoder(OpenTransaction).decode
 decode_topic = msgspec.msgpack.Decoder(Topic).decode
 decode_policy = msgspec.msgpack.Decoder(Policy).decode
 decode_topic_permission = msgspec.msgpack.Decoder(TopicPermission).decode
+decode_parameter = msgspec.msgpack.Decoder(Parameter).decode
 decode_attempts = msgspec.msgpack.Decoder(list[int]).decode
 decode_clock = msgspec.msgpack.Decoder(ClockNote).decode
 
@@ -157,6 +161,7 @@ DECODERS: Final[Mapping[bytes, Callable[[bytes], Any]]] = {
     b"topics": decode_topic,
     b"policies": decode_policy,
     b"topic_permissions": decode_topic_permission,
+    b"parameters": decode_parameter,
 }
 """How the rows of each database are read; those of the others are numbers and names."""
 
@@ -179,6 +184,11 @@ def policy_key(vhost: str, name: str, is_operator: bool) -> bytes:
 def topic_permission_key(user: str, vhost: str, exchange: str) -> bytes:
     """The key of a topic permission."""
     return _hashed((user, vhost, exchange))
+
+
+def parameter_key(vhost: str, component: str, name: str) -> bytes:
+    """The key of a parameter."""
+    return _hashed((vhost, component, name))
 
 
 def _hashed(parts: tuple[Any, ...]) -> bytes:

@@ -26,6 +26,7 @@ from shardmq.coordinator.storage.schema import (
     decode_binding,
     decode_exchange,
     decode_members,
+    decode_parameter,
     decode_permission,
     decode_policy,
     decode_queue,
@@ -48,6 +49,7 @@ from shardmq.topology.changes import Change
 from shardmq.topology.entities import (
     Binding,
     Exchange,
+    Parameter,
     Permission,
     Policy,
     Queue,
@@ -104,6 +106,7 @@ class _Contents:
     topics: list[Topic]
     policies: list[Policy]
     topic_permissions: list[TopicPermission]
+    parameters: list[Parameter]
     tombstones: dict[int, int]
     state: dict[bytes, bytes]
     transactions: RecoveredTransactions
@@ -323,6 +326,7 @@ class Store:
             [decode_topic(value) for _, value in scan(b"topics")],
             [decode_policy(value) for _, value in scan(b"policies")],
             [decode_topic_permission(value) for _, value in scan(b"topic_permissions")],
+            [decode_parameter(value) for _, value in scan(b"parameters")],
             {number_of(key): number_of(value) for key, value in scan(b"tombstones")},
             dict(scan(b"state")),
             self._transactions.load(),
@@ -351,6 +355,7 @@ def _topology_of(found: _Contents) -> Topology:
             topics=found.topics,
             policies=found.policies,
             topic_permissions=found.topic_permissions,
+            parameters=found.parameters,
         )
     )
     return topology

@@ -12,6 +12,7 @@ health.py       Health checks.
 users.py        Users, who the caller is.
 permissions.py  Permissions.
 policies.py     Policies, operator policies, topic permissions.
+shovels/        Parameters of components, which are shovels; their states.
 definitions.py  All that is durable, in RabbitMQ's shape.
 """
 
@@ -32,6 +33,7 @@ from shardmq.management.api import (
     users,
     vhosts,
 )
+from shardmq.management.api.shovels import parameters
 from shardmq.management.web import absent
 from shardmq.management.web.endpoint import Endpoint
 
@@ -45,6 +47,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *users.ENDPOINTS,
     *permissions.ENDPOINTS,
     *policies.ENDPOINTS,
+    *parameters.ENDPOINTS,
     *definitions.ENDPOINTS,
     *messages.ENDPOINTS,
     *limits.ENDPOINTS,

@@ -14,8 +14,6 @@ ABSENT: Final = (
     ("POST", "/rebalance/queues", "a queue stays on its shard"),
     ("POST", "/vhosts/{vhost}/deletion/protection", "virtual hosts cannot be protected"),
     ("DELETE", "/vhosts/{vhost}/deletion/protection", "virtual hosts cannot be protected"),
-    ("PUT", "/parameters/{component}/{vhost}/{name}", "there are no components with parameters"),
-    ("DELETE", "/parameters/{component}/{vhost}/{name}", "there are no components with parameters"),
     ("PUT", "/global-parameters/{name}", "there are no global parameters"),
     ("DELETE", "/global-parameters/{name}", "there are no global parameters"),
 )
@@ -24,11 +22,7 @@ ABSENT: Final = (
 EMPTY: Final = (
     ("/auth/attempts/{node}/source", "who was refused, and from where, is in the log"),
     ("/feature-flags", "there are no feature flags"),
-    ("/parameters", "there are no components with parameters"),
-    ("/parameters/{component}", "there are no components with parameters"),
-    ("/parameters/{component}/{vhost}", "there are no components with parameters"),
     ("/global-parameters", "there are no global parameters"),
-    ("/shovels", "there are no dynamic shovels"),
     ("/federation-links", "there is no federation"),
 )
 """Lists in which there is nothing, and why."""

@@ -19,7 +19,7 @@ from shardmq.cmd.main import run
 from shardmq.cmd.run.broker import Broker
 from shardmq.cmd.run.invocation import command, environment
 from shardmq.cmd.run.locks import hold_port
-from shardmq.cmd.run.supervisor import Notice
+from shardmq.cmd.run.notices import Notice
 from shardmq.cmd.run.up import print_welcome
 
 AUTHORITY = trustme.CA()

@@ -20,6 +20,7 @@ from shardmq.topology.changes import (
     BindingAdded,
     Change,
     ExchangeAdded,
+    ParameterPut,
     PermissionPut,
     PolicyPut,
     QueueAdded,
@@ -34,6 +35,7 @@ from shardmq.topology.entities import (
     Binding,
     Exchange,
     OpenTransaction,
+    Parameter,
     Permission,
     Policy,
     Queue,
@@ -72,6 +74,7 @@ def fill(folder: Path) -> None:
     write([*new_vhost("late")])
     write([PolicyPut(Policy("/", "p", "^queue", {"max-length": 5}))])
     write([TopicPermissionPut(TopicPermission("anna", "/", "exchange 1", "a", "b"))])
+    write([ParameterPut(Parameter("/", "shovel", "s", {"src-uri": "amqp://"}))])
     write([], followed=[(number, shard) for number in range(1, 10) for shard in range(4)])
     store.close()
 

@@ -1,7 +1,7 @@
-"""Policies and topic permissions: part of Connection."""
+"""Policies, topic permissions and parameters: part of Connection."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 from shardmq.client.core.requests import policies
@@ -80,3 +80,31 @@ class PolicyRequests(ABC):
     async def topic_permission_delete(self, user: str, vhost: str, exchange: str | None = None) -> None:
         """Take a user's topic permission for an exchange away; all of them where it is None."""
         await self._ask(policies.topic_permission_delete(user, vhost, exchange))
+
+    async def parameter_put(self, vhost: str, component: str, name: str, value: Mapping[str, Any] | None) -> None:
+        """Give a component of the broker a parameter, as a shovel, or change it; it works from then on.
+
+        Args:
+            vhost: where.
+            component: "shovel".
+            name: of the parameter.
+            value: as RabbitMQ's HTTP API takes it, as {"src-uri": "amqp://", "src-queue": …}. None has the component
+                begin anew with what it was given.
+        """
+        await self._ask(policies.parameter_put(vhost, component, name, value))
+
+    async def parameter_delete(self, vhost: str, component: str, name: str, generation: int = 0) -> None:
+        """Take a parameter away.
+
+        Args:
+            vhost: where.
+            component: "shovel".
+            name: of the parameter.
+            generation: of the one that is meant, as `topology("parameters")` has it; one that was set since stays.
+                0 for any.
+        """
+        await self._ask(policies.parameter_delete(vhost, component, name, generation))
+
+    async def shovels_report(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Tell the broker the states of all its shovels, as the process does that runs them; for administrators."""
+        await self._ask(policies.shovels_report([dict(row) for row in rows]))

@@ -8,7 +8,7 @@ consuming.py       What begins and changes consumers; calls that wait for an ans
 offsets.py         Topics by the offsets of their messages.
 groups.py          The offsets of groups.
 transactions.py    Transactions.
-policies.py        Policies and topic permissions.
+policies.py        Policies, topic permissions and parameters.
 administration.py  Virtual hosts, users, permissions, backups and definitions.
 statistics.py      Lists page by page, with counters and rates.
 """

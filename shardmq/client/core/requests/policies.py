@@ -1,6 +1,6 @@
-"""The requests about policies and topic permissions, as values."""
+"""The requests about policies, topic permissions and parameters, as values."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -10,10 +10,13 @@ from shardmq.client.core.requests.request import Request, nothing
 from shardmq.client.core.validation import check_names, table
 from shardmq.errors import InvalidRequest
 from shardmq.protocol.native.operations.topology import (
+    ParameterDelete,
+    ParameterPut,
     PolicyDelete,
     PolicyMatch,
     PolicyPreview,
     PolicyPut,
+    ShovelReport,
     TopicPermissionDelete,
     TopicPermissionPut,
 )
@@ -95,3 +98,23 @@ def topic_permission_delete(user: str, vhost: str, exchange: str | None) -> Requ
     check_names(user=user, vhost=vhost)
     operation = TopicPermissionDelete(0, 0, user, vhost, exchange)
     return Request(f"deleting topic permissions of user '{user}'", nothing, operation)
+
+
+def parameter_put(vhost: str, component: str, name: str, value: Mapping[str, Any] | None) -> Request[None]:
+    """Give a component a parameter; None has it begin anew with the one there is."""
+    check_names(vhost=vhost, component=component, name=name)
+    given = None if value is None else table("value", value)
+    operation = ParameterPut(0, 0, vhost, component, name, given)
+    return Request(f"putting {component} '{name}'", nothing, operation)
+
+
+def parameter_delete(vhost: str, component: str, name: str, generation: int) -> Request[None]:
+    """Take a parameter away."""
+    check_names(vhost=vhost, component=component, name=name)
+    operation = ParameterDelete(0, 0, vhost, component, name, generation)
+    return Request(f"deleting {component} '{name}'", nothing, operation)
+
+
+def shovels_report(rows: Sequence[Table]) -> Request[None]:
+    """Tell the states of shovels."""
+    return Request("reporting of shovels", nothing, ShovelReport(0, 0, list(rows)))

@@ -2,7 +2,7 @@
 
 fields.py          The base of operations, and the types of their fields.
 connection.py      Connections and channels: opening, closing, heartbeats, answers, blocked.
-topology.py        Exchanges, queues and bindings, and looking at them; policies and topic permissions.
+topology.py        Exchanges, queues and bindings, and looking at them; policies, topic permissions, parameters.
 topics.py          Topics: declared, deleted, extended, looked at.
 basic.py           Publishing, consuming, delivering, settling, confirms, returns.
 transaction.py     Transactions over any number of queues.

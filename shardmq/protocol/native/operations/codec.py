@@ -107,6 +107,9 @@ OPERATIONS: Final[dict[int, type[Operation]]] = {
     79: administration.WatermarksPut,
     80: reads.MessagesSearch,
     90: statistics.FindingsTell,
+    86: topology.ParameterPut,
+    87: topology.ParameterDelete,
+    88: topology.ShovelReport,
 }
 """Operations by the type of their frame. A number never changes its meaning."""
 

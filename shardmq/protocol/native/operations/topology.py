@@ -1,4 +1,4 @@
-"""Exchanges, queues and bindings, and looking at them; policies and topic permissions.
+"""Exchanges, queues and bindings, and looking at them; policies, topic permissions and parameters.
 
 Policies are for users with the tag "policymaker" who may open the virtual host, and for administrators; operator
 policies and topic permissions for administrators alone. Others are refused (403).
@@ -235,3 +235,40 @@ class TopicPermissionDelete(ClientRequest, frozen=True):
     user: Name
     vhost: Name
     exchange: Name | None = None
+
+
+class ParameterPut(ClientRequest, frozen=True):
+    """Create or change a parameter of a component, such as a shovel; with `value` nil have it begin anew.
+
+    The answer is Ok. For users who may set policies in the virtual host.
+    """
+
+    after_loss = AfterLoss.ASK_AGAIN
+
+    vhost: Name
+    component: Name
+    name: Name
+    value: dict[str, Any] | None = None
+
+
+class ParameterDelete(ClientRequest, frozen=True):
+    """Delete a parameter of a component. The answer is Ok.
+
+    A `generation` other than 0 is the one it must have; it stays where it has another.
+    """
+
+    after_loss = AfterLoss.ASK_AGAIN
+    is_done_where_missing = True
+
+    vhost: Name
+    component: Name
+    name: Name
+    generation: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+
+
+class ShovelReport(ClientRequest, frozen=True):
+    """Tell the broker the states of all shovels, as their process does. The answer is Ok. For administrators."""
+
+    after_loss = AfterLoss.ASK_AGAIN
+
+    rows: list[dict[str, Any]]

@@ -1,0 +1,12 @@
+"""The process that runs shovels: they move messages between queues, exchanges and brokers, whatever is killed.
+
+process.py          Options, start, stop.
+keeper.py           Runs the shovels that the broker has parameters for, and reports their states.
+shovel.py           One shovel: opens its ends, moves, waits after a fault, tries again.
+transfer.py         Moves messages from a source to a destination.
+ends.py             What a source and a destination can do, and which is for which URI.
+native.py           Ends over the native protocol: of this broker, and of others.
+amqp.py             Ends over AMQP 0-9-1: of any broker.
+amqp_connection.py  A client's connection over AMQP 0-9-1, with one channel.
+message.py          A message on its way, and what a shovel writes into it.
+"""

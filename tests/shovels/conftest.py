@@ -1,0 +1,57 @@
+"""Two brokers, the shovels of the first, and a RabbitMQ, each one for all tests of a file."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import shardmq
+from shardmq.cmd.bench.compare.rabbitmq import Absent, Server
+from shardmq.cmd.run.broker import Broker
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The broker that has the shovels, with a management process."""
+    yield from _started(tmp_path_factory.mktemp("here") / "data", management=True)
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """Another broker, which tests may kill."""
+    yield from _started(tmp_path_factory.mktemp("there") / "data", management=False)
+
+
+def _started(folder: Path, *, management: bool) -> Iterator[Broker]:
+    broker = Broker(folder, shards=2, management=management)
+    try:
+        yield broker.start()
+    finally:
+        broker.close()
+        print(broker.last_words())
+        shutil.rmtree(broker.data_dir)
+
+
+@pytest.fixture(scope="module")
+def connection(here: Broker) -> Iterator[shardmq.Connection]:
+    """A connection to the broker with the shovels, as its administrator."""
+    with shardmq.connect(here.url) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def channel(connection: shardmq.Connection) -> Iterator[shardmq.Channel]:
+    """A channel of that."""
+    with connection.channel() as channel:
+        yield channel
+
+
+@pytest.fixture(scope="module")
+def rabbitmq() -> Iterator[Server]:
+    """A RabbitMQ, where it is installed."""
+    try:
+        with Server() as server:
+            yield server
+    except Absent as reason:
+        pytest.skip(str(reason))
