@@ -158,23 +158,7 @@ def read_shovel(name: str, value: Mapping[str, Any]) -> ShovelSettings:
     prefetch = _of(given.src_prefetch_count, given.prefetch_count, 1000)
     delete_after = _of(given.src_delete_after, given.delete_after, "never")
     properties = _of(given.dest_publish_properties, given.publish_properties, {})
-    if not 0 <= prefetch <= PREFETCH_MAX:
-        raise InvalidRequest(f"{thing}: src-prefetch-count is {prefetch}; give 0 to {PREFETCH_MAX}")
-    if isinstance(delete_after, int) and delete_after < 1:
-        raise InvalidRequest(f"{thing}: src-delete-after is {delete_after}; give never, queue-length or 1 and more")
-    if delete_after != "never" and given.ack_mode == "no-ack":
-        raise InvalidRequest(f"{thing}: src-delete-after needs acknowledgements; give another ack-mode than no-ack")
-    if delete_after == "queue-length" and given.src_queue is None:
-        raise InvalidRequest(f"{thing}: src-delete-after queue-length needs a src-queue")
-    if not 0 <= given.reconnect_delay <= RECONNECT_SECONDS_MAX:
-        raise InvalidRequest(f"{thing}: reconnect-delay is {given.reconnect_delay}; give seconds, up to a day")
-    unknown = [each for each in properties if each not in PROPERTIES]
-    if unknown:
-        raise InvalidRequest(f"{thing}: there is no property '{unknown[0]}'; there are {', '.join(PROPERTIES)}")
-    try:
-        msgspec.convert(properties, Properties)
-    except msgspec.ValidationError as fault:
-        raise InvalidRequest(f"{thing}: dest-publish-properties: {fault}") from fault
+    _check_values(thing, given, prefetch, delete_after, properties)
     return ShovelSettings(
         ShovelEnd(
             _uris(given.src_uri),
@@ -201,6 +185,28 @@ def read_shovel(name: str, value: Mapping[str, Any]) -> ShovelSettings:
         given.ack_mode,
         given.reconnect_delay,
     )
+
+
+def _check_values(
+    thing: str, given: _Given, prefetch: int, delete_after: DeleteAfter, properties: dict[str, Any]
+) -> None:
+    if not 0 <= prefetch <= PREFETCH_MAX:
+        raise InvalidRequest(f"{thing}: src-prefetch-count is {prefetch}; give 0 to {PREFETCH_MAX}")
+    if isinstance(delete_after, int) and delete_after < 1:
+        raise InvalidRequest(f"{thing}: src-delete-after is {delete_after}; give never, queue-length or 1 and more")
+    if delete_after != "never" and given.ack_mode == "no-ack":
+        raise InvalidRequest(f"{thing}: src-delete-after needs acknowledgements; give another ack-mode than no-ack")
+    if delete_after == "queue-length" and given.src_queue is None:
+        raise InvalidRequest(f"{thing}: src-delete-after queue-length needs a src-queue")
+    if not 0 <= given.reconnect_delay <= RECONNECT_SECONDS_MAX:
+        raise InvalidRequest(f"{thing}: reconnect-delay is {given.reconnect_delay}; give seconds, up to a day")
+    unknown = [each for each in properties if each not in PROPERTIES]
+    if unknown:
+        raise InvalidRequest(f"{thing}: there is no property '{unknown[0]}'; there are {', '.join(PROPERTIES)}")
+    try:
+        msgspec.convert(properties, Properties)
+    except msgspec.ValidationError as fault:
+        raise InvalidRequest(f"{thing}: dest-publish-properties: {fault}") from fault
 
 
 def _of(value: Any, older: Any, default: Any) -> Any:
