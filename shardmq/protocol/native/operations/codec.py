@@ -106,10 +106,10 @@ OPERATIONS: Final[dict[int, type[Operation]]] = {
     85: administration.TracingPut,
     79: administration.WatermarksPut,
     80: reads.MessagesSearch,
-    90: statistics.FindingsTell,
     86: topology.ParameterPut,
     87: topology.ParameterDelete,
     88: topology.ShovelReport,
+    90: statistics.FindingsTell,
 }
 """Operations by the type of their frame. A number never changes its meaning."""
 
