@@ -45,6 +45,7 @@ def test_what_rabbitmq_exported_is_there_afterwards(admin: RawClient) -> None:
         "exchanges": 6,
         "queues": 9,
         "bindings": 6,
+        "parameters": 0,
     }
     broker: Broker = admin.broker  # type: ignore[attr-defined]
     with RawClient(broker).open("ada", "secret-of-ada", "orders") as ada:

@@ -69,6 +69,13 @@ def described(managed: Broker) -> Iterator[dict[str, Any]]:
             browser.put(f"/{place}/%2F/described", {"pattern": "^described$", "definition": {"max-length": 100}})
         for noun, name in (("vhost", "%2F"), ("user", "described")):
             browser.put(f"/{noun}-limits/{name}/max-connections", {"value": 1000})
+        shovel = {
+            "src-uri": "amqp://",
+            "src-queue": "described.in",
+            "dest-uri": "amqp://",
+            "dest-queue": "described.out",
+        }
+        connection.parameter_put("/", "shovel", "described", shovel)
         channel.basic_consume("described", lambda _message: None)
         yield browser.get("/openapi.json")
 
