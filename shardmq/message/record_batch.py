@@ -21,6 +21,10 @@ KEYED: Final = 32
 """Flag of a batch: each of its records has a routing key of its own behind its body, and the batch has none, "".
 Records of 3 elements are cut, joined and stored like those of 2 (message/keyed_records.py)."""
 
+OUTSIDE: Final = 64
+"""Flag of a staged batch of OFFSETS: no member of the group has committed it, but a program beside it, while the group
+had no members; `origin` is the group's epoch of then."""
+
 DECIMAL: Final = 1
 """Extension type of decimals in headers, which msgpack does not have. The data are their text, such as "12.50"."""
 

@@ -172,13 +172,20 @@ class Transactions:
         hosted = self._state.found(responder, message.queue)
         if hosted is None:
             return
-        staged = StagedOffset(message.attempt, message.queue, message.group, message.offset, message.epoch)
-        batch = staged.as_batch(self._state.schedule.now_ms)
         try:
             self._groups.check_commit(hosted, message)
         except RequestError as refused:
             responder.refuse(refused.code, refused.text)
             return
+        staged = StagedOffset(
+            message.attempt,
+            message.queue,
+            message.group,
+            message.offset,
+            message.epoch or self._groups.epoch_of(hosted, message.group),
+            bool(message.epoch),
+        )
+        batch = staged.as_batch(self._state.schedule.now_ms)
         publish = Publish((message.queue,), batch, message.attempt, message.sequence, 0, message.transaction)
         refusal = self.stage(0, publish)
         if refusal is not None:

@@ -108,6 +108,41 @@ def test_a_member_that_lost_its_partitions_cannot_commit(channel: shardmq.Channe
     channel.topic_delete("lost")
 
 
+def test_a_program_without_members_commits_where_a_group_that_had_some_is(
+    channel: shardmq.Channel, broker: Broker
+) -> None:
+    """As Kafka's offsets outside of group management: while nobody is a member."""
+    channel.topic_declare("pulled", 1)
+    channel.queue_declare("pulled-out", durable=True)
+    publish_all(channel, "pulled-0", [b"%d" % number for number in range(10)])
+    with channel.group_consumer("pulled", "g", start="earliest", auto_commit=False, pull=3, prefetch=3) as consumer:
+        assert consumer.poll(10)
+        with pytest.raises(errors.PreconditionFailed, match="has 1 consumers"):
+            channel.transaction("beside").group_commit("pulled", "g", {0: 5})
+        assert consumer.commit() == {0: 3}
+    with shardmq.connect(broker.url) as connection, connection.channel() as own:
+        with own.transaction("pulls") as transaction:
+            for message in own.pull("pulled", 0, 3, 4):
+                transaction.publish("", "pulled-out", message.body)
+            transaction.group_commit("pulled", "g", {0: 7})
+            assert channel.group_offsets("pulled", "g")[0]["offset"] == 3
+        assert channel.group_offsets("pulled", "g")[0]["offset"] == 7
+        with pytest.raises(errors.PreconditionFailed, match="does not go back"):
+            own.transaction("back").group_commit("pulled", "g", {0: 6})
+        late = own.transaction("overtaken")
+        late.publish("", "pulled-out", b"twice")
+        late.group_commit("pulled", "g", {0: 8})
+        with channel.group_consumer("pulled", "g", auto_commit=False) as consumer:
+            assert [int(message.body) for message in consumer.poll(10)] == [7, 8, 9]
+        with pytest.raises(errors.PreconditionFailed, match="was given to a member of group 'g'"):
+            late.commit()
+        late.abort()
+    assert channel.group_offsets("pulled", "g")[0]["offset"] == 7
+    assert bodies(channel, "pulled-out") == [b"3", b"4", b"5", b"6"]
+    channel.topic_delete("pulled")
+    channel.queue_delete("pulled-out")
+
+
 def test_who_commits_by_itself_or_shares_cannot_commit_in_a_transaction(channel: shardmq.Channel) -> None:
     channel.topic_declare("wrong", 1)
     for options in ({}, {"shared": True, "auto_commit": False}):
@@ -194,8 +229,11 @@ def test_asyncio_commits_as_threads_do(channel: shardmq.Channel, broker: Broker)
                     for message in messages:
                         await transaction.publish("", "aio-out", message.body)
                     await transaction.commit_offsets(consumer)
+            async with own.transaction("aio-beside") as transaction:
+                await transaction.group_commit("aio-in", "beside", {0: 2})
 
     asyncio.run(work())
     assert read_to(channel, "aio-in") == len(bodies(channel, "aio-out")) == 3
+    assert channel.group_offsets("aio-in", "beside")[0]["offset"] == 2
     channel.topic_delete("aio-in")
     channel.queue_delete("aio-out")

@@ -186,7 +186,7 @@ def transaction_offsets(channel: Channel, operation: TransactionOffsets, reply: 
     Raises:
         AccessRefused: not permitted, or somebody else began the transaction.
         NotFound: no such topic, or partition.
-        PreconditionFailed: the transaction is over, or never was.
+        PreconditionFailed: the transaction is over, or never was; or no member on this channel has a partition.
         InvalidRequest: the group's name is not valid, or a partition is named twice.
         Unavailable: the transaction is not known here, and the coordinator is away.
     """
@@ -200,13 +200,19 @@ def transaction_offsets(channel: Channel, operation: TransactionOffsets, reply: 
         raise InvalidRequest(f"a commit of group '{group}' names a partition more than once; each has one offset")
     places = _places(client, operation.topic, queues, numbers)
     sequences = {number: operation.sequence + place for place, number in enumerate(numbers)}
+    epochs = {number: _epoch(channel, operation, number) if operation.is_member else 0 for number in numbers}
+    lost = [number for number, epoch in epochs.items() if operation.is_member and not epoch]
+    if lost:  # it is not taken for a program without members: what it has read may have been given to others since
+        raise PreconditionFailed(
+            f"no member of group '{group}' on this channel has partition {lost[0]} of topic '{operation.topic}' in "
+            f"vhost '{client.vhost}'; abort transaction {operation.number}, its messages are read again"
+        )
 
     def question(place: Place) -> StageOffset:
         number, queue = place
-        epoch = _epoch(channel, operation, number)
         sequence = sequences[number]
         transaction, attempt = operation.number, operation.attempt
-        return StageOffset(transaction, attempt, sequence, queue.id, group, offsets[number], epoch)
+        return StageOffset(transaction, attempt, sequence, queue.id, group, offsets[number], epochs[number])
 
     transaction = client.state.topology.transactions[operation.number]
     if transaction.timeout_ms < TRANSACTION_TIMEOUT_MS:

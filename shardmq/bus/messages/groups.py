@@ -176,7 +176,8 @@ class StageOffset(Request[None], frozen=True, tag=111):
         queue: id of the partition's queue.
         group: its name.
         offset: of the message the group reads next.
-        epoch: of the member that commits; 0 for nobody.
+        epoch: of the member that commits; 0 for a program that is no member: it is refused while there are members,
+            also if there were some between now and when the transaction is to be committed.
     """
 
     transaction: int

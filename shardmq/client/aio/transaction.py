@@ -1,7 +1,7 @@
 """Transactions for asyncio: messages to any number of queues that appear whole or not at all."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -198,12 +198,7 @@ class Transaction:
             InvalidRequest: the consumer acknowledges by itself, or its group is shared.
             Timeout, Unavailable: the broker cannot do it now.
         """
-        self._core.check_taking()
-        if self.is_committed:
-            raise PreconditionFailed(
-                f"transaction '{self.name}' was committed before, without what this consumer has read; begin one of "
-                "another name each time"
-            )
+        self._check_uncommitted()
         offsets, tags = consumer._to_commit()
         if offsets:
             await self._carry_out(self._core.stage_offsets((consumer.topic, consumer.group), offsets))
@@ -213,6 +208,22 @@ class Transaction:
                 self._core.fail(lost)
                 raise
             self._consumed.append((consumer, offsets, tags))
+
+    async def group_commit(self, topic: str, group: str, offsets: Mapping[int, int]) -> None:
+        """Commit with this transaction where a group is, for a program that pulls and is no member of the group.
+
+        Args:
+            topic: what the group reads.
+            group: its name.
+            offsets: by partition, the offset of the message that the group reads next.
+
+        Raises:
+            PreconditionFailed: the group has members, or an offset is behind the group's or outside of what the
+                partition keeps. `commit` raises it where the group had members meanwhile.
+            Timeout, Unavailable: the broker cannot do it now.
+        """
+        self._check_uncommitted()
+        await self._carry_out(self._core.stage_offsets((topic, group), offsets, is_member=False))
 
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until all that was published is staged; `seal` and `commit` do.
@@ -276,6 +287,15 @@ class Transaction:
         consumed, self._consumed = self._consumed, []
         for consumer, offsets, tags in consumed:
             consumer._member.committed(offsets, tags)
+
+    def _check_uncommitted(self) -> None:
+        """Raise where offsets cannot be committed with it any more."""
+        self._core.check_taking()
+        if self.is_committed:
+            raise PreconditionFailed(
+                f"transaction '{self.name}' was committed before, without what was read now; begin one of another name "
+                "each time"
+            )
 
     def _resend_in(self, seconds: float) -> None:
         asyncio.get_running_loop().call_later(seconds, self._resend)

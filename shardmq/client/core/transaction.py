@@ -241,13 +241,13 @@ class TransactionCore:
         else:
             self.is_taking = True
 
-    def stage_offsets(self, place: tuple[str, str], offsets: Mapping[int, int]) -> Steps[None]:
+    def stage_offsets(self, place: tuple[str, str], offsets: Mapping[int, int], is_member: bool = True) -> Steps[None]:
         """Stage the commit of offsets, by partition, of a group; `place` is (topic, group)."""
         sequence = OFFSETS_FROM + self._offsets
         self._offsets += len(offsets)
         try:
             yield from self._insist(
-                transactions.transaction_offsets(self.number, self.attempt, sequence, place, offsets)
+                transactions.transaction_offsets(self.number, self.attempt, sequence, place, offsets, is_member)
             )
         except ShardmqError as error:
             self.fail(error)

@@ -197,6 +197,11 @@ class Groups:
                 f"{message.offset} by a commit; reset it"
             )
 
+    def epoch_of(self, hosted: HostedQueue, name: str) -> int:
+        """Return a group's newest epoch in a partition; 0 where it has not read it."""
+        group = _readers(hosted).groups.get(name)
+        return 0 if group is None else group.epoch
+
     def commit(self, hosted: HostedQueue, name: str, offset: int, epoch: int) -> None:
         """Acknowledge all messages below an offset, unless the group is further."""
         readers = _readers(hosted)

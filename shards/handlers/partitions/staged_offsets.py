@@ -4,13 +4,16 @@
                                               └── nobody is given the partition for the group ──┘
 
 So who has the partition next begins behind what was committed, and what an older member did is not committed at all.
+
+A program that is no member stages under the epoch of the moment, while the group has no members: whoever is given the
+partition before the transaction is prepared has read the same, and the program's offset is not committed.
 """
 
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from shardmq.message.record import pack_many
-from shardmq.message.record_batch import OFFSETS, PERSISTENT, RecordBatch
+from shardmq.message.record_batch import OFFSETS, OUTSIDE, PERSISTENT, RecordBatch
 from shardmq.shards.state.shard import ShardState
 
 
@@ -22,7 +25,8 @@ class StagedOffset(NamedTuple):
         queue: id of the partition's queue.
         group: its name.
         offset: of the message that the group is to read next.
-        epoch: of the member that commits.
+        epoch: of the member that commits; of the group, where it is a program that is no member.
+        is_member: whether it is a member.
     """
 
     attempt: int
@@ -30,15 +34,17 @@ class StagedOffset(NamedTuple):
     group: str
     offset: int
     epoch: int
+    is_member: bool = True
 
     def as_batch(self, now_ms: int) -> RecordBatch:
         """As it is staged among an attempt's messages."""
-        return RecordBatch("", self.group, PERSISTENT | OFFSETS, now_ms, self.epoch, self.offset, 1, pack_many([b""]))
+        flags = PERSISTENT | OFFSETS if self.is_member else PERSISTENT | OFFSETS | OUTSIDE
+        return RecordBatch("", self.group, flags, now_ms, self.epoch, self.offset, 1, pack_many([b""]))
 
     @classmethod
     def of(cls, attempt: int, queue: int, batch: RecordBatch) -> "StagedOffset":
         """The offset that a staged batch stands for."""
-        return cls(attempt, queue, batch.routing_key, batch.serial, batch.origin)
+        return cls(attempt, queue, batch.routing_key, batch.serial, batch.origin, not batch.flags & OUTSIDE)
 
 
 class StagedOffsets:
@@ -63,7 +69,14 @@ class StagedOffsets:
         for each in staged:
             hosted = self._state.queues.get(each.queue)
             group = hosted.readers.groups.get(each.group) if hosted is not None and hosted.readers is not None else None
-            if hosted is not None and group is not None and each.epoch < group.epoch:
+            if hosted is None or hosted.readers is None or group is None:
+                continue
+            if not each.is_member and (each.epoch < group.epoch or hosted.readers.members(group) is not None):
+                return (
+                    f"{hosted.title} was given to a member of group '{each.group}' since transaction {transaction} "
+                    f"staged an offset of it; abort the transaction, and ask where the group is"
+                )
+            if each.epoch < group.epoch:
                 return (
                     f"{hosted.title} was given to a newer member of group '{each.group}': epoch {each.epoch} is older "
                     f"than {group.epoch}; abort transaction {transaction}, its messages are read again"

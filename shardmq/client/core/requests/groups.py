@@ -19,14 +19,19 @@ def _check(topic: str, group: str) -> None:
     check_name("group", group)
 
 
-def group_commit(topic: str, group: str, offsets: Mapping[int, int]) -> Request[None]:
-    """Move a group's offsets on."""
+def check_offsets(topic: str, group: str, offsets: Mapping[int, int]) -> None:
+    """Raise where these cannot be a group's offsets, by partition."""
     _check(topic, group)
     if not isinstance(offsets, Mapping):
         raise TypeError(f"offsets are a dict of partition to offset, not {offsets!r}")
     for partition, offset in offsets.items():
         check_number("a partition", partition, 0, PARTITION_MAX)
         check_number("an offset", offset, 0, 2**63 - 1)
+
+
+def group_commit(topic: str, group: str, offsets: Mapping[int, int]) -> Request[None]:
+    """Move a group's offsets on."""
+    check_offsets(topic, group, offsets)
     what = f"committing offsets of group '{group}' of topic '{topic}'"
     return Request(what, nothing, GroupCommit(0, 0, topic, group, list(offsets.items())))
 

@@ -8,6 +8,7 @@ from shardmq.client.api.results import (
     Sealed,
     result_of,
 )
+from shardmq.client.core.requests.groups import check_offsets
 from shardmq.client.core.requests.request import Request, counted, nothing
 from shardmq.client.core.validation import check_name, check_number, pairs
 from shardmq.errors import InvalidRequest
@@ -48,11 +49,12 @@ def transaction_seal(number: int, attempt: int) -> Request[Sealed]:
 
 
 def transaction_offsets(
-    number: int, attempt: int, sequence: int, place: tuple[str, str], offsets: Mapping[int, int]
+    number: int, attempt: int, sequence: int, place: tuple[str, str], offsets: Mapping[int, int], is_member: bool
 ) -> Request[None]:
     """Stage the commit of offsets of a group; `place` is (topic, group)."""
     topic, group = place
-    operation = TransactionOffsets(0, 0, number, attempt, sequence, topic, group, list(offsets.items()))
+    check_offsets(topic, group, offsets)
+    operation = TransactionOffsets(0, 0, number, attempt, sequence, topic, group, list(offsets.items()), is_member)
     what = f"staging offsets of group '{group}' of topic '{topic}' in transaction number {number}"
     return Request(what, nothing, operation)
 

@@ -66,6 +66,7 @@ class TransactionOffsets(ClientRequest, frozen=True):
     topic: Name
     group: Name
     offsets: list[tuple[Partition, Position]]
+    is_member: bool = True
 
 
 class TransactionCommit(ClientRequest, frozen=True):

@@ -104,6 +104,37 @@ def test_what_was_staged_before_a_reset_cannot_be_committed(shard: Clocked) -> N
 
 
 @pytest.mark.parametrize("restarts", [False, True])
+def test_a_program_beside_the_group_commits_while_it_has_no_members(shard: Clocked, restarts: bool) -> None:
+    shard.do(Consume, *join(1, 9))
+    shard.tell(Release(1))
+    shard.do(StageOffset, *stage(12))
+    if restarts:
+        shard.stop()
+    assert prepare(shard) == [1]
+    assert "is being decided" in shard.refused(Consume, *join(2, 10)).text
+    shard.do(FollowDecision, 5, [ATTEMPT])
+    assert (offset(shard), shard.do(Consume, *join(2, 10))) == (12, 12)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("epoch", [9, 10])
+def test_who_was_given_the_partition_since_keeps_a_program_from_committing(
+    shard: Clocked, epoch: int, restarts: bool
+) -> None:
+    """Also under the epoch of before, as a member whose gateway was away, and one that is gone again."""
+    shard.do(Consume, *join(1, 9))
+    shard.tell(Release(1))
+    shard.do(StageOffset, *stage(12))
+    if restarts:
+        shard.stop()
+    assert shard.do(Consume, *join(1, epoch)) == 0
+    if epoch > 9:
+        shard.tell(Release(1))
+    shard.do(Seal, 5, ATTEMPT)
+    assert "was given to a member of group 'g' since transaction 5" in shard.refused(Prepare, 5, [ATTEMPT]).text
+
+
+@pytest.mark.parametrize("restarts", [False, True])
 def test_nobody_is_given_a_partition_while_it_is_decided(shard: Clocked, restarts: bool) -> None:
     shard.do(Consume, *join(1, 9))
     shard.do(StageOffset, *stage(12, 9))
