@@ -9,11 +9,13 @@ PolicyPut, PolicyRemoved        policy.set, policy.cleared; operator_policy.set 
 ParameterPut, ParameterRemoved  parameter.set, parameter.cleared; without the value, which may have passwords
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain, repeat
 from typing import Any, Final
 
 from msgspec import structs
 
+from shardmq.bus.messages.coordinator import Changes
 from shardmq.gateway.events.exchange import EventExchange
 from shardmq.topology import changes as kinds
 from shardmq.topology.changes import Change
@@ -45,14 +47,14 @@ class TopologyEvents:
         self._users = dict(self._topology.users)
         self._vhosts = dict(self._topology.vhosts)
 
-    def changed(self, changes: Sequence[Change]) -> None:
+    def changed(self, news: Changes) -> None:
         """Tell what has changed, if it is for this gateway to tell and somebody listens."""
         if self._is_teller() and self._exchange.is_heard:
-            for change in changes:
+            for change, user in zip(news.changes, _performers(news), strict=False):
                 for event, facts in self._events(change):
-                    self._exchange.tell(event, facts)
+                    self._exchange.tell(event, {"user_who_performed_action": user or INTERNAL_USER, **facts})
         else:
-            for change in changes:
+            for change in news.changes:
                 if isinstance(change, NOTED):
                     self._note(change)
 
@@ -88,6 +90,16 @@ class TopologyEvents:
 
 NOTED: Final = (kinds.UserPut, kinds.UserRemoved, kinds.VhostPut, kinds.VhostRemoved)
 """Changes of what has to be known from before to tell what is new in it."""
+
+
+INTERNAL_USER: Final = "rmq-internal"
+"""Who does what the broker does by itself, as in RabbitMQ: it drops queues that are exclusive, unused or expired."""
+
+
+def _performers(news: Changes) -> Iterator[str]:
+    """The user of each change, and "" for ever."""
+    known = chain.from_iterable(repeat(user, count) for count, user in news.performers)
+    return chain(known, repeat(""))
 
 
 def _user_put(before: User | None, user: User) -> Iterator[Event]:

@@ -21,13 +21,15 @@ class CommandPacing:
     Each channel has one command at a time, so what waits is bounded by their number.
 
     Args:
-        perform: sends a command.
+        perform: sends a command of a user.
+        user: who the client is.
     """
 
-    __slots__ = ("_perform", "_under_way", "_waiting")
+    __slots__ = ("_perform", "_under_way", "_user", "_waiting")
 
-    def __init__(self, perform: Callable[[Command, Reply], None]) -> None:
+    def __init__(self, perform: Callable[[Command, Reply, str], None], user: str) -> None:
         self._perform = perform
+        self._user = user
         self._waiting: deque[tuple[Command, Reply]] | None = None  # most connections never need one
         self._under_way = 0
 
@@ -49,4 +51,4 @@ class CommandPacing:
             while self._waiting and self._under_way < UNDER_WAY_MAX:
                 self._send(*self._waiting.popleft())
 
-        self._perform(command, answered)
+        self._perform(command, answered, self._user)

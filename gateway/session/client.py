@@ -98,7 +98,7 @@ class Client:
         self.account = Account(state.lender)
         self.channels = self.consumers = self.partitions = 0
         self.reads_keys = self.serves_http = False
-        self._pacing = CommandPacing(state.coordinator.perform)
+        self._pacing = CommandPacing(state.coordinator.perform, user)
 
     @property
     def identity(self) -> str:

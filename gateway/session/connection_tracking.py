@@ -5,17 +5,16 @@ those whose declaration is answered later.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 from shardmq.bus.coordinator_link import Outcome
-from shardmq.bus.messages.coordinator import ReportConnections
+from shardmq.bus.messages.coordinator import Changes, ReportConnections
 from shardmq.errors import NotAllowed, ReplyCode, ShardmqError, Unavailable
 from shardmq.gateway.session.client import Client
 from shardmq.gateway.session.session import Session
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.topology.changes import (
-    Change,
     ConnectionClosed,
     PermissionPut,
     PermissionRemoved,
@@ -129,9 +128,9 @@ class ConnectionTracker:
         for identity in [each for each in self._awaited if each not in self._owned]:
             self._awaited.pop(identity)()
 
-    def changed(self, changes: Sequence[Change]) -> None:
+    def changed(self, news: Changes) -> None:
         """Follow changes of the topology."""
-        for change in changes:
+        for change in news.changes:
             match change:
                 case QueueAdded():
                     self._own(change.queue)

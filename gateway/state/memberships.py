@@ -5,6 +5,7 @@ from itertools import count
 from typing import Final, Protocol
 
 from shardmq.bus.coordinator_link import CoordinatorLink, Outcome, Reply
+from shardmq.bus.messages.coordinator import Changes
 from shardmq.bus.messages.membership import (
     GroupAssignment,
     GroupEnded,
@@ -16,7 +17,7 @@ from shardmq.bus.messages.membership import (
     ReportMembers,
 )
 from shardmq.errors import RequestError
-from shardmq.topology.changes import Change, TopicPut
+from shardmq.topology.changes import TopicPut
 
 NAMED_BY_NUMBER: Final = "{}.{}"
 """A member's name: that of its connection, and a number of the gateway's."""
@@ -120,7 +121,7 @@ class Memberships:
         for member in list(self._shared):
             member.resize()
 
-    def changed(self, changes: Sequence[Change]) -> None:
+    def changed(self, news: Changes) -> None:
         """Follow changes of topics."""
-        if self._shared and any(isinstance(change, TopicPut) for change in changes):
+        if self._shared and any(isinstance(change, TopicPut) for change in news.changes):
             self.loaded()

@@ -6,7 +6,7 @@ counts as done.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -29,7 +29,7 @@ from shardmq.bus.messages.membership import GroupAssignment, GroupEnded, ReportM
 from shardmq.bus.messages.stores import BeginBackup, LookBackup
 from shardmq.errors import NotFound, RequestError, Unavailable, request_error
 from shardmq.limits import DECLARE_SECONDS
-from shardmq.topology.changes import Change, ShovelsReported, TransactionBegun, TransactionEnded
+from shardmq.topology.changes import ShovelsReported, TransactionBegun, TransactionEnded
 from shardmq.topology.commands import (
     Command,
     DeleteExchange,
@@ -64,7 +64,7 @@ class Follower(Protocol):
     def loaded(self) -> None:
         """Follow a whole topology that was loaded anew."""
 
-    def changed(self, changes: Sequence[Change]) -> None:
+    def changed(self, news: Changes) -> None:
         """Follow changes that were applied."""
 
 
@@ -179,9 +179,9 @@ class CoordinatorLink:
         """Ask whether one more connection may be opened; the outcome is None, or the error that refuses it."""
         self.ask(AdmitConnection(vhost, user), reply, ADMIT_SECONDS)
 
-    def perform(self, command: Command, reply: Reply) -> None:
-        """Have a command carried out; the outcome is its answer, or the error that refused it."""
-        self.ask(RunCommand(command), reply)
+    def perform(self, command: Command, reply: Reply, user: str = "") -> None:
+        """Have a command carried out for a user, or for the broker itself; the outcome is its answer, or an error."""
+        self.ask(RunCommand(command, user), reply)
 
     def inspect(self, reply: Reply, seconds: float, noun: str = "", query: dict[str, Any] | None = None) -> None:
         """Ask for the coordinator's status; its `others` are the other gateways' status, or their lists of a noun."""
@@ -232,7 +232,7 @@ class CoordinatorLink:
         self._topology.version = message.version
         self._synced(message.version, not all(isinstance(each, PASSING) for each in message.changes))
         for follower in self._followers:
-            follower.changed(message.changes)
+            follower.changed(message)
 
     def _on_tell(self, _message: TellEvents) -> None:
         self.is_teller = True

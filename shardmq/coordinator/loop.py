@@ -165,7 +165,7 @@ class CoordinatorLoop:
     def _on_request(self, responder: Responder[Any], request: CoordinatorRequest, now: float) -> None:
         match request:
             case RunCommand():
-                self._commands.perform(responder, request.command, now)
+                self._commands.perform(responder, request, now)
             case Inspect():
                 self._status_collector.begin(responder, self._status(), self._listener.peers, now, request)
             case AdmitConnection():

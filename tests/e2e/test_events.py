@@ -13,8 +13,10 @@ from shardmq.cmd.run.broker import Broker
 EVENTS = "amq.rabbitmq.event"
 
 RABBITMQ_FACTS = {
-    "binding.created": "vhost arguments routing_key destination_kind destination_name source_kind source_name",
-    "binding.deleted": "vhost arguments routing_key destination_kind destination_name source_kind source_name",
+    "binding.created": "vhost arguments routing_key destination_kind destination_name source_kind source_name "
+    "user_who_performed_action",
+    "binding.deleted": "vhost arguments routing_key destination_kind destination_name source_kind source_name "
+    "user_who_performed_action",
     "channel.closed": "pid user_who_performed_action",
     "channel.created": "pid name connection number user vhost user_who_performed_action",
     "connection.closed": "pid name node client_properties user_provided_name",
@@ -22,10 +24,10 @@ RABBITMQ_FACTS = {
     "client_properties user_provided_name",
     "consumer.created": "consumer_tag exclusive ack_required channel queue vhost prefetch_count",
     "consumer.deleted": "consumer_tag channel queue vhost user_who_performed_action",
-    "exchange.created": "name vhost type durable auto_delete internal arguments",
-    "exchange.deleted": "name vhost",
-    "queue.created": "name vhost durable auto_delete exclusive owner_pid arguments",
-    "queue.deleted": "name vhost",
+    "exchange.created": "name vhost type durable auto_delete internal arguments user_who_performed_action",
+    "exchange.deleted": "name vhost user_who_performed_action",
+    "queue.created": "name vhost durable auto_delete exclusive owner_pid arguments user_who_performed_action",
+    "queue.deleted": "name vhost user_who_performed_action",
     "user.authentication.failure": "name error peer_host connection_type",
     "user.authentication.success": "name peer_host connection_type",
 }
@@ -141,6 +143,52 @@ def test_what_administrators_change_is_told(pair: Broker, channel: shardmq.Chann
     ]
     assert "secret" not in repr(events)
     assert events[3][1]["configure"] == "a"
+
+
+def test_changes_tell_who_made_them_and_those_of_the_broker_itself_are_rabbitmqs_internal_user(
+    pair: Broker, channel: shardmq.Channel
+) -> None:
+    with shardmq.connect(pair.url) as admin:
+        admin.user_put("anna", "secret", tags=["administrator"])
+        admin.permission_put("anna", "/", ".*", ".*", ".*")
+    queue = listening(channel)
+    with shardmq.connect(pair.url.replace("guest:guest", "anna:secret")) as connection:
+        annas = connection.channel()
+        annas.queue_declare("hers")
+        annas.queue_declare("gone with her", exclusive=True)
+        annas.exchange_declare("hers", "fanout", auto_delete=True)
+        annas.queue_bind("hers", "hers", "")
+        annas.queue_delete("hers")
+        connection.policy_put("/", "hers", {"pattern": "^x", "definition": {"max-length": 1}})
+        connection.policy_delete("/", "hers")
+        annas.queue_declare("unused", auto_delete=True)
+        consumer = annas.basic_consume("unused", lambda _: None)
+        annas.basic_cancel(consumer)
+    own = {("queue.deleted", "gone with her"), ("queue.deleted", "unused")}
+    performed: dict[tuple[str, str], str] = {}
+    for message in channel.consume(queue, auto_ack=True):
+        assert message.properties is not None
+        assert message.properties.headers is not None
+        headers = message.properties.headers
+        if not message.routing_key.startswith(("binding", "exchange", "queue", "policy")):
+            continue
+        name = headers.get("name", headers.get("destination_name"))
+        performed[message.routing_key, name] = headers["user_who_performed_action"]
+        if own <= performed.keys():
+            break
+    assert {made for made, user in performed.items() if user == "rmq-internal"} == own
+    assert {made for made, user in performed.items() if user == "anna"} == {
+        ("queue.created", "hers"),
+        ("queue.created", "gone with her"),
+        ("queue.created", "unused"),
+        ("queue.deleted", "hers"),
+        ("exchange.created", "hers"),
+        ("exchange.deleted", "hers"),
+        ("binding.created", "hers"),
+        ("binding.deleted", "hers"),
+        ("policy.set", "hers"),
+        ("policy.cleared", "hers"),
+    }
 
 
 NOISE = ("binding", "channel", "connection", "consumer", "exchange", "queue", "user.authentication")

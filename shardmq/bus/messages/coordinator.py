@@ -36,9 +36,14 @@ BeginTransaction is the transaction's number and whether it was committed before
 
 
 class RunCommand(Request[CommandResult], frozen=True, tag=60):
-    """Carry out a command on the topology. Answered once every connected gateway has applied the change."""
+    """Carry out a command on the topology. Answered once every connected gateway has applied the change.
+
+    Attributes:
+        user: who wants it, for events; "" is the broker itself.
+    """
 
     command: Command
+    user: str = ""
 
 
 class TopologyApplied(BusMessage, frozen=True, tag=61):
@@ -69,10 +74,16 @@ class Snapshot(BusMessage, frozen=True, tag=62):
 
 
 class Changes(BusMessage, frozen=True, tag=63):
-    """What changed from `version - 1` to `version`."""
+    """What changed from `version - 1` to `version`.
+
+    Attributes:
+        performers: whose the changes are, in their order: (number of changes, user); "" is the broker itself, whose are
+            those beyond, too.
+    """
 
     version: int
     changes: list[Change]
+    performers: list[tuple[int, str]] = []
 
 
 class TellEvents(BusMessage, frozen=True, tag=120):

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final
 
 from shardmq.bus.listener import Responder
-from shardmq.bus.messages.coordinator import CommandResult
+from shardmq.bus.messages.coordinator import CommandResult, RunCommand
 from shardmq.coordinator.handlers.policies import PolicySteps
 from shardmq.coordinator.handlers.queues import QueueSteps
 from shardmq.coordinator.handlers.replicas import TopologyReplicas
@@ -105,19 +105,20 @@ class CommandExecutor:
         """Whether commands are under way."""
         return bool(self._pending)
 
-    def perform(self, responder: Responder[CommandResult], command: Command, now: float) -> None:
+    def perform(self, responder: Responder[CommandResult], request: RunCommand, now: float) -> None:
         """Carry out a gateway's command and answer it, in this pass or a later one.
 
         Args:
             responder: the gateway.
-            command: what is to be done.
+            request: what is to be done, and for whom.
             now: monotonic seconds.
         """
         if len(self._pending) >= COMMANDS_MAX:
             text = f"the coordinator has {COMMANDS_MAX} commands under way; try again later"
             responder.refuse(Unavailable.code, text)
             return
-        self._accept(PendingCommand(responder, command, names_in(command), now))
+        command = request.command
+        self._accept(PendingCommand(responder, command, names_in(command), now, request.user))
 
     def perform_own(self, command: Command, now: float) -> PendingCommand:
         """Carry out a command of the coordinator itself; the result tells what became of it, once its stage is DONE."""
@@ -249,7 +250,7 @@ class CommandExecutor:
             self._queues.assign(pending, command, changes)
         else:
             self._queues.remove(pending, changes)
-            self._replicas.tell(changes)
+            self._replicas.tell(changes, pending.user)
             self.await_gateways(pending)
 
     def _changes_for(self, command: Command) -> list[Change]:
@@ -298,7 +299,7 @@ class CommandExecutor:
             return
         pending.result = outcome.result
         self._decide(outcome.changes)
-        self._replicas.tell(outcome.changes)
+        self._replicas.tell(outcome.changes, pending.user)
         if isinstance(command, CommitTransaction):
             self._await_shards(pending, command.number)
         else:

@@ -155,7 +155,7 @@ class QueueSteps:
         coming, pending.coming = pending.coming, ()
         if coming:
             self._coming[pending.command.vhost] -= sum(isinstance(change, QueueAdded) for change in coming)
-            self._replicas.tell(coming)
+            self._replicas.tell(coming, pending.user)
 
     def _ignore_assign(self, pending: PendingCommand) -> None:
         for queue in pending.queues.values():

@@ -33,6 +33,7 @@ class TopologyReplicas:
         self._versions: dict[Peer, int] = {}  # applied by each gateway
         self._waiting: dict[Peer | None, deque[PendingCommand]] = {}  # by who need not say so, in order of versions
         self._untold: list[Change] = []  # applied in this pass
+        self._performers: list[tuple[int, str]] = []  # of these, as Changes has them
         self.queues_created = self.queues_deleted = 0
 
     def __len__(self) -> int:
@@ -69,8 +70,8 @@ class TopologyReplicas:
         if peer in self._versions:
             self._versions[peer] = version
 
-    def tell(self, changes: Sequence[Change]) -> None:
-        """Apply changes to the topology. The gateways get them at the end of the pass."""
+    def tell(self, changes: Sequence[Change], user: str) -> None:
+        """Apply a user's changes to the topology. The gateways get them at the end of the pass."""
         if not changes:
             return
         for change in changes:
@@ -80,6 +81,10 @@ class TopologyReplicas:
         if not self._untold:
             self._topology.version += 1
         self._untold += changes
+        before = 0
+        if self._performers and self._performers[-1][1] == user:
+            before, _ = self._performers.pop()
+        self._performers.append((before + len(changes), user))
 
     def post_changes(self) -> None:
         """Post what this pass has changed, as one version whatever the number of commands.
@@ -88,8 +93,8 @@ class TopologyReplicas:
         """
         if not self._untold:
             return
-        message = Changes(self._topology.version, self._untold)
-        self._untold = []
+        message = Changes(self._topology.version, self._untold, self._performers)
+        self._untold, self._performers = [], []
         for peer in self._versions:
             peer.post(message)
 

@@ -51,6 +51,7 @@ class PendingCommand:
         names: what it names, as queues or a transaction. Commands on one name are carried out one after the other; the
             next one begins when the topology has the effect of this one.
         since: when it came, monotonic seconds.
+        user: who wants it; "" is the broker itself.
         stage: what it waits for.
         version: the topology version that every gateway must have applied.
         queues: those whose shards are still to answer, by id: they are declared, or their deletion is prepared.
@@ -68,6 +69,7 @@ class PendingCommand:
     command: Command
     names: Sequence[Name]
     since: float
+    user: str = ""
     stage: Stage = Stage.TURN
     version: int = 0
     queues: dict[int, Queue] = field(default_factory=dict)

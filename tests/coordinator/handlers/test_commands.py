@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from shardmq.bus.messages.base import Answer, Call, Inspect, Refusal
-from shardmq.bus.messages.coordinator import Changes, Snapshot
+from shardmq.bus.messages.coordinator import Changes, RunCommand, Snapshot
 from shardmq.coordinator import process
 from shardmq.coordinator.handlers import commands
 from shardmq.coordinator.rules.queues import QueuePlacement
@@ -352,6 +352,17 @@ def test_durable_things_survive_and_others_live_as_long_as_the_broker(room: "Roo
     assert ("/", f"e-{lost}") not in topology.exchanges
     room.until(lambda: shard.dropped)
     assert shard.dropped == [shard.queues[lost]]
+
+
+def test_changes_of_one_pass_tell_whose_each_is(room: "Room") -> None:
+    room.start()
+    gateway = room.gateway()
+    users = ["anna", "anna", "", "bert", "anna"]
+    for number, user in enumerate(users):
+        last = gateway.call(RunCommand(DeclareExchange("/", f"e{number}", "direct", False, {}), user))
+    room.until(lambda: last in gateway.answers)
+    (news,) = [event for event in gateway.heard if isinstance(event, Changes)]
+    assert (len(news.changes), news.performers) == (5, [(2, "anna"), (1, ""), (1, "bert"), (1, "anna")])
 
 
 def test_a_queue_keeps_its_shard_when_there_are_more(room: "Room") -> None:

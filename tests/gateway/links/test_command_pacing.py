@@ -7,7 +7,7 @@ from shardmq.topology.commands import Command, DeleteUser
 
 def test_so_many_are_under_way_and_the_others_follow_in_their_order() -> None:
     sent: list[tuple[Command, Reply]] = []
-    pace = CommandPacing(lambda command, reply: sent.append((command, reply)))
+    pace = CommandPacing(lambda command, reply, _user: sent.append((command, reply)), "guest")
     answered: list[object] = []
     for number in range(3 * UNDER_WAY_MAX):
         pace.perform(DeleteUser("", str(number)), answered.append)
