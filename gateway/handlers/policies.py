@@ -42,8 +42,13 @@ from shardmq.topology.policies.preview import matching, preview
 POLICYMAKER: Final = "policymaker"
 
 
-def check_policymaker(client: Client, vhost: str) -> None:
-    """Make sure that the user may change and see policies of a virtual host.
+def check_policymaker(client: Client, vhost: str, what: str = "policies") -> None:
+    """Make sure that the user may change and see policies, or parameters, of a virtual host.
+
+    Args:
+        client: whose user it is.
+        vhost: by name.
+        what: the user is refused, for the error.
 
     Raises:
         AccessRefused: the user has neither tag, or as a policymaker no permission there.
@@ -54,7 +59,7 @@ def check_policymaker(client: Client, vhost: str) -> None:
         return
     if POLICYMAKER not in client.tags:
         raise AccessRefused(
-            f"policies are refused for user '{client.user}': they take the tag 'policymaker' or 'administrator'"
+            f"{what} are refused for user '{client.user}': they take the tag 'policymaker' or 'administrator'"
         )
     if (client.user, vhost) not in client.state.topology.permissions:
         raise AccessRefused(f"access to vhost '{vhost}' refused for user '{client.user}'")
@@ -148,7 +153,7 @@ def parameter_put(channel: Channel, operation: ParameterPut, reply: Reply) -> No
         InvalidRequest: the value makes no sense.
     """
     client = channel.client
-    check_policymaker(client, operation.vhost)
+    check_policymaker(client, operation.vhost, f"parameters of the component '{operation.component}'")
     if operation.component == SHOVEL and operation.value is not None and not client.is_administrator:
         settings = read_shovel(operation.name, operation.value)
         _check_end(client, settings.source, is_source=True)
@@ -184,7 +189,7 @@ def _check_end(client: Client, end: ShovelEnd, *, is_source: bool) -> None:
 
 def parameter_delete(channel: Channel, operation: ParameterDelete, reply: Reply) -> None:
     """Delete a parameter of a component."""
-    check_policymaker(channel.client, operation.vhost)
+    check_policymaker(channel.client, operation.vhost, f"parameters of the component '{operation.component}'")
     command = DeleteParameter(operation.vhost, operation.component, operation.name, operation.generation)
     channel.client.perform(command, done(reply))
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from shardmq.bus.coordinator_link import Reply
 from shardmq.bus.messages.reads import EndReservation, Found, Read, Reserve, Search, SeenBatch, Slices
-from shardmq.errors import InvalidRequest
+from shardmq.errors import InvalidRequest, NotFound
 from shardmq.gateway.handlers.replies import delivery_tables, shaped
 from shardmq.gateway.handlers.topics.partitions import no_partition, partitions_read
 from shardmq.gateway.session import large_messages
@@ -80,11 +80,15 @@ def messages_search(channel: Channel, operation: MessagesSearch, reply: Reply) -
     """
     client, name, number = channel.client, operation.queue, operation.partition
     if (client.vhost, name) in client.state.topology.queues:
-        queues = [_readable(client, name)]
+        kind, queues = "queue", [_readable(client, name)]
     else:
-        queues = partitions_read(client, name)
+        kind = "topic"
+        try:
+            queues = partitions_read(client, name)
+        except NotFound as fault:
+            raise NotFound(f"no queue, stream or topic '{name}' in vhost '{client.vhost}'; declare it first") from fault
     if number >= len(queues):
-        raise no_partition(client, name, number, len(queues))
+        raise no_partition(client, name, number, len(queues), kind)
     queue = queues[number]
 
     def shape(found: Found) -> dict[str, Any]:

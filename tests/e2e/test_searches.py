@@ -75,6 +75,9 @@ def test_what_cannot_be_searched_is_refused(channel: shardmq.Channel, queue: str
         (Filters(regex="("), "no regular expression"),
         (Filters(regex="(a|aa)+$"), "takes more than 5 ms"),
         (Filters(json=("n",)), "begins with no path"),
+        (Filters(json="$.n"), r"SearchFilters: .*json"),  # a connection must outlive it
+        (Filters(headers=("tenant",)), r"SearchFilters: .*headers"),
+        (Filters(text=b"a"), r"SearchFilters: .*text"),
     ):
         with pytest.raises(errors.InvalidRequest, match=text):
             channel.messages_search(queue, filters)

@@ -262,7 +262,7 @@ def test_shovels_are_for_policymakers_who_have_the_permissions(
         assert {row["name"] for row in shown} == {"kept", "mine"}
         assert "hunter22" not in str(shown)
         assert "anna" not in str(shown)
-        with pytest.raises(errors.AccessRefused):
+        with pytest.raises(errors.AccessRefused, match="parameters of the component 'shovel' are refused for user"):
             put(viewer, "bad", "mine.in", "mine.out")
         with pytest.raises(errors.AccessRefused):
             viewer.shovels_report([])
@@ -284,4 +284,16 @@ def test_the_terminal_adds_lists_restarts_and_deletes(here: Broker, channel: sha
     until(lambda: run("list", "--columns", "name,state,moved").split()[-3:] == ["tty", "running", "2"], "two moved")
     assert "queue shown" in run("list")
     assert run("restart", "tty") == "Restarted shovel 'tty' in virtual host '/'\n"
+    for words, said in (
+        (("--to-queue", "shown"), "give --queue or --exchange"),
+        (("--queue", "typed"), "give --to-queue or --to-exchange"),
+        (("--queue", "typed", "--to-queue", "a", "--to-exchange", "b"), "has one destination"),
+        (("--queue", "typed", "--to-queue", "typed"), "for ever"),
+        (("--queue", "typed", "--to-queue", "a", "--binding-key", "k"), "goes with --exchange"),
+        (("--queue", "typed", "--to-queue", "a", "--routing-key", "k"), "goes with --to-exchange"),
+        (("--queue", "typed", "--to-queue", "a", "--delete-after", "soon"), "give never, queue-length or a number"),
+    ):
+        refused = CliRunner().invoke(cli, ["shovel", "add", "bad", *words, "--url", here.url])
+        assert refused.exit_code != 0
+        assert said in str(refused.exception if refused.exit_code == 1 else refused.output)
     assert run("delete", "tty") == "Deleted shovel 'tty' in virtual host '/'\n"

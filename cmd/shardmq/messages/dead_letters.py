@@ -36,8 +36,8 @@ SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 ID_CHARACTERS_MAX: Final = 64
 
 
-def _age(when: int | None) -> float | None:
-    return None if when is None else max(0.0, time.time() - when)
+def _age(when: int | None) -> int | None:
+    return None if when is None else max(0, round(time.time()) - when)
 
 
 COLUMNS: Final = (
@@ -125,7 +125,7 @@ def dead_letters_list(*, queue: str, url: str, choice: RowChoice, as_json: bool,
         return groups.rows()
 
     rows = _over(url, of_queue if queue else of_all)
-    print_list("dead letters", rows, COLUMNS, choice, as_json)
+    print_list("dead letters", rows, COLUMNS, choice, as_json, "row")
 
 
 async def _queues(connection: "Connection") -> list[Row]:

@@ -2,12 +2,17 @@
 
 import base64
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from shardmq.cmd.terminal.rows import CONTROL
+
 if TYPE_CHECKING:
     from shardmq.client.api.message import Message
+
+STEERING: Final = {number: escape for number, escape in CONTROL.items() if chr(number) not in "\n\t"}
+"""Control characters that move a terminal's cursor, change its title or answer in the user's name, as escapes."""
 
 
 def described(message: "Message") -> dict[str, Any]:
@@ -29,23 +34,30 @@ def described(message: "Message") -> dict[str, Any]:
 
 
 def write_whole(number: int, message: "Message") -> None:
-    """A message with everything that came with it, for people."""
+    """A message with everything that came with it, for people; on a terminal, without what would steer it."""
     import msgspec
 
     table = described(message)
     marks = [mark for mark in ("redelivered", "persistent") if table[mark]]
     click.secho(
-        f"--- {number:,}: {table['message_id']} to '{message.exchange}' with '{message.routing_key}'"
-        f"{', ' if marks else ''}{', '.join(marks)}, {len(message.body):,} bytes",
+        _harmless(
+            f"--- {number:,}: {table['message_id']} to '{message.exchange}' with '{message.routing_key}'"
+            f"{', ' if marks else ''}{', '.join(marks)}, {len(message.body):,} bytes"
+        ),
         bold=True,
     )
     for name, value in msgspec.to_builtins(message.properties).items():
         if name == "headers":
             for header, inner in value.items():
-                click.echo(f"header {header}: {msgspec.json.encode(inner).decode()}")
+                click.echo(_harmless(f"header {header}: {msgspec.json.encode(inner).decode()}"))
         else:
-            click.echo(f"{name}: {value}")
-    click.echo(body_text(message))
+            click.echo(_harmless(f"{name}: {value}"))
+    click.echo(_harmless(body_text(message)))
+
+
+def _harmless(text: str) -> str:
+    """A text whose control characters, but for line feeds and tabs, are escapes on a terminal; as it is in a pipe."""
+    return text.translate(STEERING) if sys.stdout.isatty() else text
 
 
 def body_text(message: "Message") -> str:

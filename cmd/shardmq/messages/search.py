@@ -109,7 +109,7 @@ class Progress:
 @click.option("--id", "message_id", default="", help="With this message id, the publisher's or the broker's.")
 @click.option("--since", type=Moment(), default=0, help="Received since then, as 1h or 2026-11-23T08:00.")
 @click.option("--until", type=Moment(), default=0, help="Received before then.")
-@click.option("--from", "first", type=click.IntRange(0), default=0, help="From this position or offset on.")
+@click.option("--from", "first", type=click.IntRange(0, 2**63 - 1), default=0, help="From this position or offset on.")
 @click.option("--partition", type=click.IntRange(0), help="Of a topic.  [default: all, one after the other]")
 @click.option("--count", "-n", type=click.IntRange(1), default=100, show_default=True, help="Find so many at most.")
 @URL
@@ -120,6 +120,10 @@ def search(*, name: str, first: int, partition: int | None, count: int, url: str
     The broker searches, page by page, beside its other work. All filters have to hold. Bodies are looked into behind
     gzip and deflate, and --where reads JSON and MessagePack. On a terminal, stderr shows how far the search is.
     """
+    if given["until"] and given["since"] >= given["until"]:
+        raise click.UsageError("--since is not before --until: nothing was received between them")
+    if "" in given["headers"]:
+        raise click.BadParameter("a header has a name; write it as NAME or NAME=VALUE", param_hint="--header")
     progress = Progress(partition or 0, first)
     with connected(url) as connection:
         try:

@@ -78,8 +78,10 @@ def shovel_add(*, name: str, vhost: str | None, url: str, as_json: bool, **given
     """Add shovel NAME, or change it: it moves messages from a queue or an exchange to another, until it is deleted.
 
     URIs are as amqp://user:password@host:5672/vhost; without a host, as amqp:///vhost, they mean this broker. A queue
-    that is missing is declared. What was moved is acknowledged once the destination has confirmed it.
+    that is missing is declared. What was moved is acknowledged once the destination has confirmed it. At another
+    broker, messages go to the exchange that they were published to unless --to-queue or --to-exchange is given.
     """
+    _check(given)
     place = named_vhost(vhost, url)
     carry_out(
         url,
@@ -87,6 +89,32 @@ def shovel_add(*, name: str, vhost: str | None, url: str, as_json: bool, **given
         f"Added shovel '{name}' in virtual host '{place}'",
         lambda connection: connection.parameter_put(place, SHOVEL, name, _value(given)),
     )
+
+
+def _check(given: dict[str, Any]) -> None:
+    """Refuse what the broker would take, as RabbitMQ does, and what somebody who writes it here did not mean.
+
+    Raises:
+        UsageError: options are missing, contradict one another, or would move messages in a circle without an end.
+    """
+    if (given["source_queue"] is None) == (given["source_exchange"] is None):
+        raise click.UsageError("a shovel has one source: give --queue or --exchange")
+    if given["to_queue"] is not None and given["to_exchange"] is not None:
+        raise click.UsageError("a shovel has one destination: give --to-queue or --to-exchange")
+    if given["binding_key"] and given["source_exchange"] is None:
+        raise click.UsageError("--binding-key goes with --exchange: all messages of a queue are moved")
+    if given["routing_key"] is not None and given["to_queue"] is not None:
+        raise click.UsageError("--routing-key goes with --to-exchange: a queue gets its messages by its name")
+    if given["source_uri"] != given["destination_uri"]:
+        return
+    if given["to_queue"] is None and given["to_exchange"] is None:
+        raise click.UsageError("the shovel has no destination: give --to-queue or --to-exchange")
+    queue = given["to_queue"]
+    if queue is not None and queue == given["source_queue"] and given["delete_after"] in (None, "never"):
+        raise click.UsageError(
+            f"the shovel would move messages from queue '{queue}' to queue '{queue}' for ever: name another queue, or "
+            "when it ends by --delete-after"
+        )
 
 
 def _value(given: dict[str, Any]) -> Row:

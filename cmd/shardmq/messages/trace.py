@@ -33,7 +33,7 @@ WAITING_BYTES_MAX: Final = 64 << 20
 COLUMNS: Final = (
     *names("name"),
     Column("tracing", text=lambda value: "on" if value else "off"),
-    Column("trace_sample", is_number=True, text=lambda value: f"{value:g}"),
+    Column("trace_sample", is_number=True, text=lambda value: f"{value:g}" if value else ""),
 )
 
 

@@ -11,7 +11,7 @@ import click
 
 from shardmq.cmd.terminal.output import print_json
 from shardmq.cmd.terminal.rows import Column, Row, RowChoice, plain
-from shardmq.cmd.terminal.values import counted
+from shardmq.cmd.terminal.values import counted, singular
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -27,7 +27,9 @@ FACTS: Final = (Column("fact"), Column("value", is_number=True))
 """The columns of a table that has one row for each fact."""
 
 
-def print_list(noun: str, rows: Sequence[Row], columns: Sequence[Column], choice: RowChoice, as_json: bool) -> None:
+def print_list(
+    noun: str, rows: Sequence[Row], columns: Sequence[Column], choice: RowChoice, as_json: bool, one: str = ""
+) -> None:
     """Print what was chosen of a list.
 
     Args:
@@ -36,6 +38,7 @@ def print_list(noun: str, rows: Sequence[Row], columns: Sequence[Column], choice
         columns: the columns that the list has; JSON has all fields unless columns were chosen.
         choice: rows, order and columns that were asked for.
         as_json: whether it is to be JSON, raw values.
+        one: what a row is, where it is more or less than one of the noun's.
 
     Raises:
         BadParameter: a column that was asked for does not exist.
@@ -46,8 +49,7 @@ def print_list(noun: str, rows: Sequence[Row], columns: Sequence[Column], choice
         picked = [{column.name: column.of(row) for column in shown} for row in chosen]
         print_json(picked if choice.columns else chosen)
         return
-    one = noun.removesuffix("s")
-    caption = counted(len(rows), one)
+    caption = counted(len(rows), one) if one else f"1 {singular(noun)}" if len(rows) == 1 else f"{len(rows):,} {noun}"
     if len(chosen) < len(rows):
         caption = f"{len(chosen):,} of {caption}"
     Table(noun, shown, chosen, caption, is_whole=bool(choice.columns)).print()

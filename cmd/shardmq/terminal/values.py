@@ -55,6 +55,14 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def singular(noun: str) -> str:
+    """One of what a noun in the plural names: "policy" of "policies", "match" of "matches", "queue" of "queues"."""
+    for ending, one in (("ies", "y"), ("ches", "ch"), ("s", "")):
+        if noun.endswith(ending):
+            return noun.removesuffix(ending) + one
+    return noun
+
+
 def read_bytes(text: str) -> int:
     """Read bytes, as "512MiB", "1.5 GB" or "1000000".
 

@@ -29,10 +29,10 @@ def partitions_read(client: Client, topic: str) -> list[Queue]:
     return [queue for queue in queues if queue is not None]
 
 
-def no_partition(client: Client, topic: str, number: int, count: int) -> NotFound:
-    """The error for a partition that a topic has not."""
+def no_partition(client: Client, name: str, number: int, count: int, kind: str = "topic") -> NotFound:
+    """The error for a partition that a topic, or a queue, has not."""
     has = "partition 0 alone" if count == 1 else f"{count} of them, 0 to {count - 1}"
-    return NotFound(f"no partition {number} of topic '{topic}' in vhost '{client.vhost}': it has {has}")
+    return NotFound(f"no partition {number} of {kind} '{name}' in vhost '{client.vhost}': it has {has}")
 
 
 def topics_of(client: Client) -> list[tuple[str, str, list[Queue]]]:

@@ -126,7 +126,7 @@ def table(what: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
     if given is None:
         return {}
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
-        raise TypeError(f"{what} are a dict of names to values, not {given!r}")
+        raise TypeError(f"{what}: give a dict of names to values, not {given!r}")
     return dict(given)
 
 

@@ -50,6 +50,9 @@ PREFETCH_MAX: Final = 65_535
 
 RECONNECT_SECONDS_MAX: Final = 86_400.0
 
+TAKES: Final = {"delete-after": "never, queue-length or a number", "ack-mode": "on-confirm, on-publish or no-ack"}
+"""Settings that are one of several words."""
+
 AckMode = Literal["on-confirm", "on-publish", "no-ack"]
 DeleteAfter = Literal["never", "queue-length"] | int
 Uris = str | list[str]
@@ -152,7 +155,7 @@ def read_shovel(name: str, value: Mapping[str, Any]) -> ShovelSettings:
     try:
         given = msgspec.convert(value, _Given)
     except msgspec.ValidationError as fault:
-        raise InvalidRequest(f"{thing}: {fault}") from fault
+        raise InvalidRequest(f"{thing}: {_meant(value, str(fault))}") from fault
     for side in ("src", "dest"):
         _check_end(thing, side, given)
     prefetch = _of(given.src_prefetch_count, given.prefetch_count, 1000)
@@ -185,6 +188,13 @@ def read_shovel(name: str, value: Mapping[str, Any]) -> ShovelSettings:
         given.ack_mode,
         given.reconnect_delay,
     )
+
+
+def _meant(value: Mapping[str, Any], fault: str) -> str:
+    """What a setting of the wrong type is, in words for people: the setting, and what it takes."""
+    setting = fault.rpartition(" - at `$.")[2].removesuffix("`")
+    takes = TAKES.get(setting.removeprefix("src-").removeprefix("dest-"))
+    return f"{setting} is {value[setting]!r}; give {takes}" if takes else fault
 
 
 def _check_values(

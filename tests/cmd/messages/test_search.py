@@ -11,7 +11,9 @@ import pytest
 
 import shardmq
 from shardmq.cmd.run.broker import Broker
+from shardmq.cmd.run.invocation import command, environment
 from tests.cmd.interrupts import heeding_interrupts
+from tests.cmd.pseudo_terminal import Terminal
 
 Printed = Callable[..., bytes]
 
@@ -45,7 +47,26 @@ def test_messages_are_found_in_queues_and_topics(at: Broker, printed: Printed, r
         assert "events-0" not in one
         assert "no regular expression" in refused("queue", "search", "orders", "--regex", "(")
         assert "neither an age" in refused("queue", "search", "orders", "--since", "soon", code=2)
+        assert "not before --until" in refused("queue", "search", "orders", "--since", "1h", "--until", "2h", code=2)
+        assert "NAME or NAME=VALUE" in refused("queue", "search", "orders", "--header", "", code=2)
+        assert "no queue, stream or topic 'nothing'" in refused("queue", "search", "nothing")
+        assert "no partition 4 of queue 'orders'" in refused("queue", "search", "orders", "--partition", "4")
         assert printed("queue", "search", "orders", "--id", "nobody", "--json") == b""
+
+
+def test_a_message_steers_no_terminal(at: Broker, printed: Printed) -> None:
+    with shardmq.connect(at.url) as connection:
+        channel = connection.channel()
+        channel.queue_declare("hostile", durable=True)
+        channel.basic_publish("", "hostile", b"a\tb\x1b]0;owned\x07\nc", shardmq.Properties(type="\x1b[2J"))
+    terminal = Terminal(command("queue", "peek", "hostile", "--url", at.url), environment())
+    try:
+        assert terminal.wait() == 0
+    finally:
+        terminal.close()
+    assert "type: \\x1b[2J" in terminal.text
+    assert "b\\x1b]0;owned\\x07" in terminal.text
+    assert b"b\x1b]0;owned\x07\nc" in printed("queue", "peek", "hostile")
 
 
 def test_an_interrupted_search_says_where_it_goes_on(at: Broker) -> None:
@@ -54,10 +75,10 @@ def test_an_interrupted_search_says_where_it_goes_on(at: Broker) -> None:
         channel.queue_declare("much", durable=True)
         with channel.publisher() as publisher:
             publisher.publish_many("", "much", [b'{"n": 1}', *[b'[["a%d"]]' % number for number in range(200_000)]])
-        command = [sys.executable, "-m", "shardmq", "queue", "search", "much", "--json", "--regex", r"^\{|(\d+)x\1"]
+        words = [sys.executable, "-m", "shardmq", "queue", "search", "much", "--json", "--regex", r"^\{|(\d+)x\1"]
         with heeding_interrupts():
             searching = subprocess.Popen(
-                [*command, "--url", at.url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+                [*words, "--url", at.url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
             )
         assert searching.stdout is not None
         assert searching.stderr is not None

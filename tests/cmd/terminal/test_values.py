@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from shardmq.cmd.terminal.values import counted, duration, size
+from shardmq.cmd.terminal.values import counted, duration, singular, size
 
 Printed = Callable[..., bytes]
 Parsed = Callable[..., Any]
@@ -26,3 +26,11 @@ def test_durations_read_well(seconds: float, text: str) -> None:
 @pytest.mark.parametrize(("number", "text"), [(0, "0 queues"), (1, "1 queue"), (2000, "2,000 queues")])
 def test_counts_read_well(number: int, text: str) -> None:
     assert counted(number, "queue") == text
+
+
+@pytest.mark.parametrize(
+    ("nouns", "noun"),
+    [("queues", "queue"), ("policies", "policy"), ("matches", "match"), ("virtual hosts", "virtual host")],
+)
+def test_a_list_with_one_row_names_it_in_the_singular(nouns: str, noun: str) -> None:
+    assert singular(nouns) == noun

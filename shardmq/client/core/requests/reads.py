@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Final
 
+import msgspec
+
 from shardmq.client.api.message import Delivery, Message, Peeked
 from shardmq.client.api.results import (
     QueueSlice,
@@ -86,6 +88,10 @@ def messages_search(
     check_number("a partition", partition, 0, PARTITIONS_MAX)
     if filters is not None and not isinstance(filters, SearchFilters):
         raise TypeError(f"filters are SearchFilters, not {filters!r}")
+    try:  # msgspec looks at no types where an object is made, and what the broker cannot read ends the connection
+        msgspec.convert(msgspec.to_builtins(filters or {}, builtin_types=(bytes,)), SearchFilters)
+    except msgspec.ValidationError as fault:
+        raise InvalidRequest(f"SearchFilters: {fault}") from fault
 
     def shape(result: object) -> SearchPage:
         answer = result_of(Searched, result)
