@@ -149,7 +149,7 @@ class ShardLoop:
         for damage in contents.damaged:
             if damage.database in STAGED_DATABASES:
                 state.quarantine.hold(number_of(damage.key[: NUMBER.size]), damage)
-            else:
+            elif not state.quarantine.add_group(known.get(damage.queue or 0), damage):
                 state.take_out(damage, known.get(damage.queue or 0))
         out = state.quarantine.queues
         stored = stored_queues(contents, out.keys())

@@ -138,7 +138,9 @@ def look_at_cursors(look: Look) -> Iterator[Finding]:
             f"the cursor of group '{group}' is not what was written",
             queue=number_of(key[: NUMBER.size]),
             repair=Repair(
-                "forgets it: the group begins anew where its next member says", edits=((CURSORS, key, None),)
+                "forgets where the group was: in this partition it begins where its next member says (the end, unless "
+                "told), and skips or reads again what lies between; `shardmq group commit` before that sets it",
+                edits=((CURSORS, key, None),),
             ),
         )
 

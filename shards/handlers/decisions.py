@@ -192,7 +192,9 @@ class Decisions:
                 if number in state.quarantine:
                     left.append(number)
                 continue
-            if batch.flags & OFFSETS:
+            if batch.flags & OFFSETS and self._groups.why_out(hosted, batch.routing_key) is not None:
+                left.append(number)
+            elif batch.flags & OFFSETS:
                 self._groups.commit(hosted, batch.routing_key, batch.serial, batch.origin)
                 state.active[number] = hosted
             elif staged.delay_ms:

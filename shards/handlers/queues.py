@@ -191,6 +191,7 @@ class Administration:
             state.refuse_missing(responder, message.queue)
             return
         state.quarantine.queues.pop(message.queue, None)  # nothing of it would survive a restart anyway
+        state.quarantine.groups.pop(message.queue, None)
         hosted = state.queues.get(message.queue)
         if hosted is None:
             if responder.peer.role == COORDINATOR:

@@ -7,7 +7,8 @@ shard goes on.
 
 A damage that is found while the shard runs is noted in the store, as the next start would find it only when it reads
 that row again. A damaged staged message of a transaction takes no queue out of service: that transaction alone cannot
-be carried out.
+be carried out. Nor does a damaged cursor: its group alone is out of service in that partition. As a damaged key may
+name another group than was written, no group without a cursor begins there meanwhile.
 """
 
 import logging
@@ -103,19 +104,63 @@ class QueueOut:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class GroupOut:
+    """A group that is out of service in a partition, as its cursor is damaged.
+
+    Attributes:
+        name: of the group.
+        declared: the partition's queue.
+        damage: what was found.
+    """
+
+    name: str
+    declared: Declared
+    damage: RowDamaged
+
+    @property
+    def title(self) -> str:
+        """As errors call the partition."""
+        return f"stream '{self.declared.name}' in vhost '{self.declared.vhost}'"
+
+    @property
+    def text(self) -> str:
+        """Return the text of refusals."""
+        return (
+            f"group '{self.name}' is out of service in {self.title}: its cursor in {self.damage.file} is damaged; "
+            f"{WHAT_TO_DO}"
+        )
+
+    def alarm(self) -> dict[str, Any]:
+        """Its alarm, for machines."""
+        return {
+            "queue": self.declared.id,
+            "vhost": self.declared.vhost,
+            "name": self.declared.name,
+            "group": self.name,
+            "file": str(self.damage.file),
+            "database": self.damage.database,
+            "key": self.damage.key.hex(),
+            "what": self.damage.what,
+            "text": self.text,
+        }
+
+
 class Quarantine:
-    """The queues of a shard that are out of service, and the transactions that cannot be carried out.
+    """The queues of a shard that are out of service, groups in partitions, and transactions that cannot be carried out.
 
     Args:
         name: of the process.
 
     Attributes:
         queues: by id.
+        groups: those that are out of service in a partition that is not, by its id and their names.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
         self.queues: dict[int, QueueOut] = {}
+        self.groups: dict[int, dict[str, GroupOut]] = {}
         self._staged: dict[int, RowDamaged] = {}
 
     def __contains__(self, number: int) -> bool:
@@ -132,8 +177,39 @@ class Quarantine:
         out.declared = out.declared or declared
 
     def text(self, number: int) -> str:
-        """Return the text of refusals for a queue."""
-        return self.queues[number].text
+        """Return the text of refusals for a queue, or for the first of its groups where only groups are out."""
+        out = self.queues.get(number)
+        return out.text if out is not None else next(iter(self.groups[number].values())).text
+
+    def add_group(self, declared: Declared | None, damage: RowDamaged) -> bool:
+        """Add a group whose cursor is damaged, and log it; returns whether the damage tells a partition's group."""
+        name = group_of(damage)
+        if not name or declared is None or declared.arguments.get("x-queue-type") != "stream":
+            return False
+        out = self.groups.setdefault(declared.id, {})[name] = GroupOut(name, declared, damage)
+        _log.error("%s: %s (%s)", self._name, out.text, damage.what)
+        return True
+
+    def group_text(self, number: int, name: str, begins: bool) -> str | None:
+        """Return the text of refusals for a group without a cursor in a partition; None where it is not out of service.
+
+        Args:
+            number: the partition's id.
+            name: of the group.
+            begins: whether the group is to get a cursor.
+        """
+        out = self.groups.get(number)
+        if out is None:
+            return None
+        if name in out:
+            return out[name].text
+        if not begins:
+            return None
+        other = next(iter(out.values()))
+        return (
+            f"group '{name}' cannot begin in {other.title}: {_row(other.damage)} is damaged, and may be its own; "
+            f"{WHAT_TO_DO}"
+        )
 
     def hold(self, transaction: int, damage: RowDamaged) -> str:
         """A message that a transaction has staged is damaged; returns what is to be said of that."""
@@ -153,11 +229,15 @@ class Quarantine:
 
     def texts(self) -> list[str]:
         """A sentence for each alarm."""
-        return [out.text for out in self.queues.values()] + [self.staged_text(number) for number in self._staged]
+        groups = [out.text for of_queue in self.groups.values() for out in of_queue.values()]
+        return (
+            [out.text for out in self.queues.values()] + groups + [self.staged_text(number) for number in self._staged]
+        )
 
     def table(self) -> list[dict[str, Any]]:
         """The alarms, for machines."""
         alarms = [out.alarm() for out in self.queues.values()]
+        alarms += [out.alarm() for of_queue in self.groups.values() for out in of_queue.values()]
         for number, damage in self._staged.items():
             alarms.append(
                 {

@@ -276,7 +276,8 @@ def cursors(folder: Path) -> list[tuple[Path, bytes, bytes]]:
     return found
 
 
-def test_a_flipped_cursor_names_its_group_which_does_not_begin_anew(pristine: Pristine, tmp_path: Path) -> None:
+def test_a_flipped_cursor_takes_its_group_out_of_service_and_nothing_else(pristine: Pristine, tmp_path: Path) -> None:
+    """The group does not begin anew, nor does another of that partition, as the name may be what is damaged."""
     folder = tmp_path / "data"
     shutil.copytree(pristine.folder, folder)
     file, key, value = next(each for each in cursors(folder) if each[1].endswith(b"ordered"))
@@ -285,29 +286,70 @@ def test_a_flipped_cursor_names_its_group_which_does_not_begin_anew(pristine: Pr
     with Broker(folder, shards=SHARDS) as broker:
         found = contents(broker.url)
         [partition] = check(found, pristine.contents)
-        assert "the cursor of group 'ordered' in" in found[partition]
+        sentence = f"group 'ordered' is out of service in stream '{partition}' in vhost '/': its cursor in"
+        assert sentence in found[partition]
         topic = partition.rpartition("-")[0]
         with shardmq.connect(broker.url, timeout=20) as connection, connection.channel() as channel:
-            channel.topic_declare("calm", 1)
-            for start in ("earliest", "latest"):
-                with channel.group_consumer(topic, "ordered", start=start, auto_commit=False) as consumer:
-                    assert not consumer.poll(0.3)
-            for ask in (
-                lambda: channel.group_commit(topic, "ordered", {0: MESSAGES}),
-                lambda: channel.group_reset(topic, "ordered", "latest"),
-                lambda: channel.group_delete(topic, "ordered"),
-                lambda: channel.group_offsets(topic, "shared"),
-            ):
-                with pytest.raises(ShardmqError, match="the cursor of group 'ordered'"):
-                    ask()
-            assert [table["name"] for table in connection.status()["queues"] if "out_of_service" in table] == [
-                partition
-            ]
+            nothing_begins_anew(channel, topic, sentence)
+            everything_else_goes_on(channel, topic)
+            status = connection.status()
+            assert not [table for table in status["queues"] if "out_of_service" in table]
+            [alarm] = [each for process in status["processes"] for each in process.get("damaged", ())]
+            assert (alarm["name"], alarm["group"]) == (partition, "ordered")
+            said = run_command("check", "findings", "--url", broker.url)
+            assert f"group 'ordered' is out of service in stream '{partition}' (group-damaged)" in said.stdout
+        broker.restart()
+        with shardmq.connect(broker.url, timeout=20) as connection, connection.channel() as channel:
+            nothing_begins_anew(channel, topic, sentence)
+            [row] = channel.group_offsets(topic, "shared")
+            assert row["lag"] == 0
     said = run_command("store", "check", str(folder))
     assert said.returncode == 1
     assert f"queue '{partition}' in vhost '/': the cursor of group 'ordered'" in said.stdout
-    said = run_command("store", "repair", str(folder))
-    assert "forgets it: the group begins anew where its next member says" in said.stdout
+    said = run_command("store", "repair", str(folder), "--apply", "--yes")
+    assert "begins where its next member says" in said.stdout
+    with (
+        Broker(folder, shards=SHARDS) as broker,
+        shardmq.connect(broker.url, timeout=20) as connection,
+        connection.channel() as channel,
+    ):
+        assert channel.group_offsets(topic, "ordered")[0]["offset"] is None
+        channel.group_commit(topic, "ordered", {0: MESSAGES - 1})
+        with channel.group_consumer(topic, "ordered", auto_commit=False) as consumer:
+            assert [message.offset for message in consumer.poll(10)] == [MESSAGES - 1, MESSAGES]
+
+
+def nothing_begins_anew(channel: shardmq.Channel, topic: str, sentence: str) -> None:
+    """Neither the group whose cursor is damaged, nor one that has not read the partition."""
+    for start in ("earliest", "latest"):
+        with channel.group_consumer(topic, "ordered", start=start, auto_commit=False) as consumer:  # type: ignore[arg-type]
+            assert not consumer.poll(0.3)
+    for ask in (
+        lambda: channel.group_commit(topic, "ordered", {0: MESSAGES}),
+        lambda: channel.group_reset(topic, "ordered", "latest"),
+        lambda: channel.group_delete(topic, "ordered"),
+        lambda: channel.group_offsets(topic, "ordered"),
+    ):
+        with pytest.raises(ShardmqError, match=re.escape(sentence)):
+            ask()
+    with pytest.raises(ShardmqError, match=r"group 'newcomer' cannot begin in .* may be its own"):
+        channel.group_commit(topic, "newcomer", {0: 1})
+
+
+def everything_else_goes_on(channel: shardmq.Channel, topic: str) -> None:
+    """Another group reads what it has not read, and what comes now."""
+    assert "shared" in [row["group"] for row in channel.topic_info(topic)["groups"]]
+    channel.group_reset(topic, "shared", MESSAGES - 1)
+    with channel.publisher() as publisher:
+        publisher.publish("", f"{topic}-0", b"goes on")
+    with channel.group_consumer(topic, "shared", shared=True, auto_commit=False) as consumer:
+        read: list[bytes] = []
+        while len(read) < 2:
+            for message in consumer.poll(10):
+                read.append(message.body)
+                message.ack()
+        assert read[-1] == b"goes on"
+        consumer.commit()
 
 
 def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -12,6 +12,7 @@ from shardmq.management.findings.sight import Asked, Row, Sight, look
 
 RULES: Final[tuple[Callable[[Sight], Iterable[Finding]], ...]] = (
     broker.alarms,
+    broker.groups_damaged,
     broker.shards_away,
     broker.disks_slow,
     broker.unroutable,

@@ -20,6 +20,7 @@ KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "disk-slow": (WARNING,),
     "expires-unread": (WARNING,),
     "falls-behind": (WARNING,),
+    "group-damaged": (ERROR,),
     "group-lags": (WARNING,),
     "group-without-members": (WARNING,),
     "head-waits": (WARNING,),

@@ -75,7 +75,7 @@ class Groups:
         _check_name(message.name)
         self._check_undecided(hosted, message.name)
         settings = _settings(message)
-        group = readers.groups.get(message.name)
+        group = self._found(hosted, message.name)
         if group is not None:
             _check_settings(hosted, group, settings)
             if group.offset > group.partition.next:
@@ -106,6 +106,24 @@ class Groups:
         group = readers.group_of(consumer)
         group.open().delay(ranges, due_ms)
         self._expect(group)
+
+    def _found(self, hosted: HostedQueue, name: str, begins: bool = True) -> GroupCursor | None:
+        """Return a group's cursor; None where it has none, and may get one.
+
+        Raises:
+            Unavailable: it is damaged, or may be.
+        """
+        group = _readers(hosted).groups.get(name)
+        text = self.why_out(hosted, name, begins)
+        if text is not None:
+            raise Unavailable(text)
+        return group
+
+    def why_out(self, hosted: HostedQueue, name: str, begins: bool = True) -> str | None:
+        """Return why a group is out of service in a partition; None where it is not."""
+        if name in _readers(hosted).groups:
+            return None
+        return self._state.quarantine.group_text(hosted.queue.id, name, begins)
 
     def _add(self, readers: Readers, name: str, row: CursorRow) -> GroupCursor:
         group = readers.groups[name] = GroupCursor(readers.partition, self._state.buffer, name, row)
@@ -176,7 +194,7 @@ class Groups:
         _check_name(message.group)
         if not partition.first <= message.offset <= partition.next:
             raise out_of_range(partition, message.offset)
-        group = readers.groups.get(message.group)
+        group = self._found(hosted, message.group)
         if group is None:
             _check_room(hosted, readers)
             return
@@ -216,7 +234,7 @@ class Groups:
         if reading.begin == "offset" and not partition.first <= reading.number <= partition.next:
             raise out_of_range(partition, reading.number)
         new = offset_at(partition, reading)
-        group = readers.groups.get(message.group)
+        group = self._found(hosted, message.group)
         if group is None:
             if not message.make:
                 raise _missing(hosted, message.group)
@@ -260,7 +278,7 @@ class Groups:
             )
 
     def _drop(self, hosted: HostedQueue, readers: Readers, message: DropGroup) -> bool:
-        group = readers.groups.get(message.group)
+        group = self._found(hosted, message.group, begins=False)
         if group is None:
             return False
         members = readers.members(group)
@@ -273,9 +291,10 @@ class Groups:
         group.lose()
         return True
 
-    def _inspect(self, _hosted: HostedQueue, readers: Readers, message: InspectPartition) -> PartitionState:
+    def _inspect(self, hosted: HostedQueue, readers: Readers, message: InspectPartition) -> PartitionState:
         partition, found = readers.partition, readers.groups
         if message.group is not None:
+            self._found(hosted, message.group, begins=False)
             self._state.buffer.demand()  # who asks about one group counts on what its members acknowledged
         names = sorted(found) if message.group is None else [message.group] if message.group in found else []
         groups = []

@@ -69,7 +69,12 @@ class StagedOffsets:
         for each in staged:
             hosted = self._state.queues.get(each.queue)
             group = hosted.readers.groups.get(each.group) if hosted is not None and hosted.readers is not None else None
-            if hosted is None or hosted.readers is None or group is None:
+            if hosted is None or hosted.readers is None:
+                continue
+            if group is None:
+                why = self._state.quarantine.group_text(each.queue, each.group, begins=True)
+                if why is not None:
+                    return why
                 continue
             if not each.is_member and (each.epoch < group.epoch or hosted.readers.members(group) is not None):
                 return (

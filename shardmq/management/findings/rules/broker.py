@@ -27,6 +27,24 @@ def alarms(sight: Sight) -> Iterator[Finding]:
             )
 
 
+def groups_damaged(sight: Sight) -> Iterator[Finding]:
+    """Where a group is in a partition cannot be read: it gets nothing from there."""
+    for row in sight.overview.get("processes", ()):
+        for damage in row.get("damaged", ()):
+            if "group" in damage:
+                yield Finding(
+                    "group-damaged",
+                    ERROR,
+                    damage["vhost"],
+                    damage["group"],
+                    f"group '{damage['group']}' is out of service in stream '{damage['name']}'",
+                    "Its cursor there is damaged: where the group was is not known any more.",
+                    "See docs/operations/damage.md: stop the broker, look with `shardmq store check`, repair.",
+                    command("status"),
+                    patience=0.0,
+                )
+
+
 def shards_away(sight: Sight) -> Iterator[Finding]:
     """A shard does not answer: its queues can be neither written nor read."""
     for name in sight.overview["away"]:

@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from shardmq.bus.messages.groups import CommitOffset, GroupReading, InspectPartition, ResetGroup, StageOffset
+from shardmq.bus.messages.groups import CommitOffset, DropGroup, GroupReading, InspectPartition, ResetGroup, StageOffset
 from shardmq.bus.messages.shard import Consume, Release
 from shardmq.bus.messages.streams import Reading
 from shardmq.bus.messages.transactions import FollowDecision, Prepare, Seal
 from shardmq.limits import DELIVERY_WINDOW_BYTES, OFFSETS_FROM
+from shardmq.shards.storage.schema import CURSORS, cursor_key
 from shardmq.topology.entities import Queue
 from tests.shards.clocked import Clocked
+from tests.shards.damaging import flip
 from tests.shards.driver import run_of
 
 ATTEMPT = 77
@@ -158,3 +160,61 @@ def test_a_member_is_further_than_what_its_transaction_commits(shard: Clocked) -
     assert prepare(shard) == [1]
     shard.do(FollowDecision, 5, [ATTEMPT])
     assert offset(shard) == 20
+
+
+def damage_cursor(shard: Clocked, group: str = "g") -> None:
+    shard.stop()
+    flip(shard.store, "cursors", cursor_key(1, group))
+    shard.stop()
+
+
+def test_nothing_is_committed_where_a_cursor_is_damaged(shard: Clocked) -> None:
+    for group in ("g", "other"):
+        shard.do(CommitOffset, 1, group, 10, 0)
+    shard.do(StageOffset, *stage(12))
+    damage_cursor(shard)
+    sentence = "group 'g' is out of service in stream 'log' in vhost '/': its cursor in"
+    for kind, fields in (
+        (StageOffset, stage(14, place=1)),
+        (Consume, join(1, 9)),
+        (CommitOffset, (1, "g", 14, 0)),
+        (ResetGroup, (1, "g", FIRST, False, True)),
+        (DropGroup, (1, "g")),
+        (InspectPartition, (1, "g")),
+    ):
+        refusal = shard.refused(kind, *fields)
+        assert (refusal.code, sentence in refusal.text) == (506, True)
+    for kind, fields in ((CommitOffset, (1, "new", 14, 0)), (ResetGroup, (1, "new", FIRST, True, True))):
+        assert "group 'new' cannot begin in stream 'log'" in shard.refused(kind, *fields).text
+    shard.do(Seal, 5, ATTEMPT)
+    assert sentence in shard.refused(Prepare, 5, [ATTEMPT]).text
+    shard.do(FollowDecision, 5, [])
+    assert shard.do(CommitOffset, 1, "other", 14, 0) == 14
+    assert [group[0] for group in shard.do(InspectPartition, 1)[5]] == ["other"]
+    shard.take_in(run_of(30, 5))
+    assert shard.table()["total"] == 35
+
+
+def test_an_offset_that_was_decided_waits_for_the_repair_of_its_cursor(shard: Clocked) -> None:
+    shard.do(CommitOffset, 1, "g", 10, 0)
+    shard.do(StageOffset, *stage(12))
+    assert prepare(shard) == [1]
+    damage_cursor(shard)
+    for _ in range(2):
+        assert "group 'g' is out of service in stream 'log'" in shard.refused(FollowDecision, 5, [ATTEMPT]).text
+        assert shard.do(InspectPartition, 1)[5] == []
+        shard.stop()
+
+
+def test_a_group_whose_name_is_damaged_does_not_begin_anew(shard: Clocked) -> None:
+    shard.do(CommitOffset, 1, "g", 10, 0)
+    shard.stop()
+    engine = shard.store.engine
+    engine.sync()
+    database = engine._dbs[CURSORS]
+    with engine._env.begin(write=True, db=database) as transaction:
+        assert transaction.put(cursor_key(1, "w"), transaction.pop(cursor_key(1, "g")))
+    shard.stop()
+    assert "group 'g' cannot begin in stream 'log'" in shard.refused(Consume, *join(1, 9)).text
+    assert "group 'g' cannot begin" in shard.refused(StageOffset, *stage(14)).text
+    assert "group 'w' is out of service" in shard.refused(CommitOffset, 1, "w", 14, 0).text
