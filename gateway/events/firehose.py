@@ -13,10 +13,11 @@ that is all that is looked at.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import random
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
+from shardmq.gateway.events.clients import ClientInfo
 from shardmq.gateway.events.own_publishes import OwnPublishes, RouteTo
 from shardmq.limits import NAME_BYTES_MAX
 from shardmq.message.keyed_records import keys_of
@@ -36,22 +37,6 @@ WAITING_MAX: Final = 50_000
 
 BATCH_BYTES: Final = 1 << 20
 """Copies of one publish or delivery go together, about so many bytes at a time."""
-
-
-class TracedClient(Protocol):
-    """A client that publishes, or that messages are delivered to."""
-
-    @property
-    def identity(self) -> str:
-        """Names its connection in the whole broker."""
-
-    @property
-    def user(self) -> str:
-        """Who it is."""
-
-    @property
-    def vhost(self) -> str:
-        """The virtual host it has opened."""
 
 
 class Firehose(OwnPublishes):
@@ -84,7 +69,7 @@ class Firehose(OwnPublishes):
 
     def published(
         self,
-        client: TracedClient,
+        client: ClientInfo,
         channel: int,
         batch: RecordBatch,
         route: Iterable[tuple[object, Sequence[int]]],
@@ -106,7 +91,7 @@ class Firehose(OwnPublishes):
             facts = {**self._facts(client, channel), "routed_queues": queues}
             self._copy(client.vhost, f"publish.{batch.exchange}", batch, places, facts, bcc)
 
-    def delivered(self, client: TracedClient, channel: int, queue: int, batch: RecordBatch, redelivered: bool) -> None:
+    def delivered(self, client: ClientInfo, channel: int, queue: int, batch: RecordBatch, redelivered: bool) -> None:
         """Copy messages that a client gets from a queue, whose id is given."""
         places = self._chosen(client.vhost, batch)
         name = self._name(queue)
@@ -118,7 +103,7 @@ class Firehose(OwnPublishes):
         known = self._topology.queue_by_id(queue)
         return "" if known is None else known.name  # it was deleted meanwhile
 
-    def _facts(self, client: TracedClient, channel: int) -> Mapping[str, Any]:
+    def _facts(self, client: ClientInfo, channel: int) -> Mapping[str, Any]:
         return {"vhost": client.vhost, "connection": client.identity, "channel": channel, "user": client.user}
 
     def _chosen(self, vhost: str, batch: RecordBatch) -> Sequence[int]:

@@ -190,7 +190,7 @@ class _Running:
         queue: where.
 
     Raises:
-        RequestError: a filter is none.
+        RequestError: a filter cannot be read.
     """
 
     __slots__ = (

@@ -20,7 +20,7 @@ from shardmq.cmd.terminal.output import print_json, warn
 from shardmq.cmd.terminal.rows import Column, Row, RowChoice, names, numbers
 from shardmq.cmd.terminal.tables import print_list
 from shardmq.cmd.terminal.values import counted, duration
-from shardmq.errors import ShardmqError
+from shardmq.errors import AccessRefused, ShardmqError
 
 if TYPE_CHECKING:
     from shardmq.client.aio.channel import Channel
@@ -156,8 +156,9 @@ def redrive(*, queue: str, dry_run: bool, name: str, url: str, as_json: bool, **
     run = _Run(queue, name or uuid.uuid4().hex[:16], options, url)
     try:
         _over(url, run.look if dry_run else partial(run.carry_out, as_json))
-    except (ShardmqError, KeyboardInterrupt):
-        if not dry_run and run.is_begun:
+    except (ShardmqError, KeyboardInterrupt) as fault:
+        is_refused = isinstance(fault, AccessRefused) and not run.redriven  # there is nothing to finish
+        if not dry_run and run.is_begun and not is_refused:
             warn(f"{counted(run.redriven, 'message')} redriven so far; to finish it, nothing twice: {run.line()}")
         raise
     if as_json:

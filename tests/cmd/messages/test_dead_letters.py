@@ -95,16 +95,18 @@ def test_a_redrive_that_breaks_off_says_how_it_is_finished(
 ) -> None:
     with shardmq.connect(at.url) as connection:
         connection.user_put("fixer", "fixes")
-        connection.permission_put("fixer", "/", "", ".*", ".*")
+        monkeypatch.setenv("SHARDMQ_URL", at.url.replace("guest:guest", "fixer:fixes"))
+        connection.permission_put("fixer", "/", "", "", "")
         for name in ("-grave", "reports"):
             channel.queue_declare(name, durable=True)
+        assert "to finish it" not in refused("dead-letters", "redrive", "--", "-grave")  # it has not begun
+        connection.permission_put("fixer", "/", "", ".*", ".*")
         with channel.publisher() as publisher:
             for number in range(500):
                 properties = dead("reports")
                 if number == 250:  # users other than guest may not publish this one, unless they may impersonate
                     properties = shardmq.Properties(headers=properties.headers, user_id="guest")
                 publisher.publish("", "-grave", b"%d" % number, properties)
-        monkeypatch.setenv("SHARDMQ_URL", at.url.replace("guest:guest", "fixer:fixes"))
         said = refused("dead-letters", "redrive", "--limit", "450", "--", "-grave")
         assert "Warning: 200 messages redriven so far" in said
         (line,) = [found.partition(": shardmq ")[2] for found in said.splitlines() if found.startswith("Warning")]

@@ -86,7 +86,7 @@ class ReadRequests(ABC):
             partition: of a topic.
 
         Raises:
-            InvalidRequest: a filter is none, or its regular expression takes too long.
+            InvalidRequest: a filter cannot be read, or its regular expression takes too long.
             NotFound: there is no such queue or topic, or partition.
         """
         return self._ask(reads.messages_search(queue, filters, first, count, partition))
