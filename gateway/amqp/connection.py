@@ -201,6 +201,11 @@ class AmqpConnection(Outbox):
         self._channel_max = method.channel_max
         self._heartbeat = method.heartbeat
 
+    @property
+    def limits(self) -> dict[str, int]:
+        """What was agreed on with the client, by RabbitMQ's names."""
+        return {"channel_max": self._channel_max, "frame_max": self._frame_max, "timeout": self._heartbeat}
+
     def opened(self, credentials: Credentials) -> None:
         """Let the client in."""
         self._handshake = None

@@ -96,6 +96,7 @@ def basic_consume(channel: AmqpChannel, method: BasicConsume) -> None:
         exclusive=method.exclusive,
         timeout_ms=meant.get("x-consumer-timeout", 0),
         reading=reading,
+        given=method.arguments,
     )
 
 

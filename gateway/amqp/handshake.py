@@ -16,12 +16,14 @@ socket is closed after a while, so that nobody tries passwords fast.
 import functools
 import platform
 import struct
+import sys
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Final, Protocol
 
 from shardmq.errors import ConnectionFault, ReplyCode, ShardmqError
 from shardmq.gateway.authentication.authenticator import Authenticator, Credentials
+from shardmq.gateway.events.clients import ConnectionInfo
 from shardmq.limits import CHANNELS_MAX, HEARTBEAT_SECONDS, REQUEST_BYTES_MAX
 from shardmq.protocol.amqp.encoder import method_frame
 from shardmq.protocol.amqp.errors import AmqpError
@@ -84,12 +86,8 @@ KNOWN: Final = frozenset({State.OPENING, State.ADMITTING})
 """Where the client has shown who it is."""
 
 
-class OpeningConnection(Protocol):
+class OpeningConnection(ConnectionInfo, Protocol):
     """A connection that is being opened."""
-
-    @property
-    def peer(self) -> str:
-        """The client's address."""
 
     @property
     def certificate_name(self) -> str | None:
@@ -134,14 +132,13 @@ class Handshake:
         authenticator: who may come in.
     """
 
-    __slots__ = ("_authenticator", "_connection", "_credentials", "_header", "_mechanism", "_state")
+    __slots__ = ("_authenticator", "_connection", "_credentials", "_header", "_state")
 
     def __init__(self, connection: OpeningConnection, authenticator: Authenticator) -> None:
         self._connection = connection
         self._authenticator = authenticator
         self._state = State.HEADER
         self._header = b""
-        self._mechanism = ""
         self._credentials = Credentials("", None)
 
     @property
@@ -200,17 +197,17 @@ class Handshake:
         connection = self._connection
         connection.introduced(method.client_properties, capabilities_of(method.client_properties))
         self._credentials = Credentials(*login(method, connection.certificate_name))
-        self._mechanism = method.mechanism
+        connection.auth_mechanism = sys.intern(method.mechanism)
         self._state = State.SECURING
         connection.begin_check()
-        self._authenticator.authenticate(connection.peer, self._credentials, self._authenticated)
+        self._authenticator.authenticate(connection, self._credentials, self._authenticated)
 
     def _authenticated(self, fault: ConnectionFault | None) -> None:
         if not self._connection.end_check():
             return
         if fault is not None:
             text = (
-                f"Login was refused using authentication mechanism {self._mechanism}. "
+                f"Login was refused using authentication mechanism {self._connection.auth_mechanism}. "
                 "For details see the broker logfile."
             )
             self._connection.refuse_login(AmqpError(ReplyCode.ACCESS_REFUSED, text))

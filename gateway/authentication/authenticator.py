@@ -22,6 +22,7 @@ from shardmq.gateway.authentication.failed_logins import FailedLogins, Who, who
 from shardmq.gateway.authentication.login_queue import WAIT_SECONDS_MAX, LoginQueue, too_many
 from shardmq.gateway.authentication.password_hashing import PasswordHashing
 from shardmq.gateway.authentication.refused_logins import RefusedLogins
+from shardmq.gateway.events.clients import ConnectionInfo
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.limits import HANDSHAKE_SECONDS, NAME_BYTES_MAX
 from shardmq.topology.entities import LOOPBACK_ONLY, MANAGEMENT_TAGS
@@ -103,28 +104,28 @@ class Authenticator:
             "logins_waiting": self._login_queue.waiting + self._login_queue.places,
         }
 
-    def let_in(self, peer: str, login: Credentials, then: Then, protocol: str = NATIVE) -> None:
+    def let_in(self, connection: ConnectionInfo, login: Credentials, then: Then, protocol: str = NATIVE) -> None:
         """Check a client's password, and that it may open the virtual host; "" is an administrative session.
 
         Args:
-            peer: the client's address.
+            connection: the client's.
             login: what it gave.
             then: is told.
             protocol: that the login is counted for.
         """
 
         async def check() -> None:
-            await self._check_user(peer, login)
+            await self._check_user(connection, login)
             if login.vhost:
                 await self._check_vhost(login)
             else:
                 self._check_tags(login.user)
 
-        self._begin(check, peer, login, self._counted(protocol, then))
+        self._begin(check, connection.peer, login, self._counted(protocol, then))
 
-    def authenticate(self, peer: str, login: Credentials, then: Then) -> None:
+    def authenticate(self, connection: ConnectionInfo, login: Credentials, then: Then) -> None:
         """Check a client's password; `admit` checks the virtual host."""
-        self._begin(lambda: self._check_user(peer, login), peer, login, self._counted(AMQP, then))
+        self._begin(lambda: self._check_user(connection, login), connection.peer, login, self._counted(AMQP, then))
 
     def admit(self, peer: str, login: Credentials, then: Then) -> None:
         """Check that an authenticated client may open the virtual host."""
@@ -163,14 +164,14 @@ class Authenticator:
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
-    async def _check_user(self, peer: str, login: Credentials) -> None:
+    async def _check_user(self, connection: ConnectionInfo, login: Credentials) -> None:
         events, user = self._state.events, login.user[:NAME_BYTES_MAX]
         try:
-            await self._check_credentials(peer, login)
+            await self._check_credentials(connection.peer, login)
         except ConnectionFault as refused:
-            events.refused(peer, user, refused.text)
+            events.refused(connection, user, refused.text)
             raise
-        events.logged_in(peer, user)
+        events.logged_in(connection, user)
 
     async def _check_credentials(self, peer: str, login: Credentials) -> None:
         name = login.user

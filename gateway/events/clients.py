@@ -1,8 +1,10 @@
 """Events of clients, by RabbitMQ's names: connections, channels, consumers, logins; and what they find wrong."""
 
+import ssl
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from shardmq.gateway.events.encryption import tls_facts
 from shardmq.gateway.events.exchange import EventExchange
 from shardmq.gateway.links.consumer import Consumer
 
@@ -24,7 +26,13 @@ class ClientInfo(Protocol):
 
 
 class ConnectionInfo(Protocol):
-    """A connection, whatever its protocol."""
+    """A connection, whatever its protocol.
+
+    Attributes:
+        auth_mechanism: how its client has logged in, by SASL's names.
+    """
+
+    auth_mechanism: str
 
     @property
     def protocol(self) -> str:
@@ -39,8 +47,20 @@ class ConnectionInfo(Protocol):
         """The client's port."""
 
     @property
+    def address(self) -> tuple[str, int]:
+        """Where the client has found this gateway: host and port."""
+
+    @property
     def is_tls(self) -> bool:
         """Whether it is encrypted."""
+
+    @property
+    def tls(self) -> ssl.SSLObject | None:
+        """The encryption; None where there is none."""
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """What was agreed on with the client, by RabbitMQ's names."""
 
     @property
     def connected_at_ms(self) -> int:
@@ -77,10 +97,10 @@ class ClientEvents:
             "user": client.user,
             "vhost": client.vhost,
             "type": "network",
-            "protocol": connection.protocol,
-            "peer_host": connection.peer,
-            "peer_port": connection.peer_port,
-            "ssl": connection.is_tls,
+            **_place(connection),
+            "port": connection.address[1],
+            **tls_facts(connection.tls),
+            **connection.limits,
             "connected_at": connection.connected_at_ms,
             **_own_name(connection.client_properties),
             "client_properties": connection.client_properties,
@@ -112,7 +132,9 @@ class ClientEvents:
         if self._exchange.is_heard:
             self._exchange.tell("channel.closed", _channel(client, number))
 
-    def consumer_created(self, client: ClientInfo, channel: int, queue: str, consumer: Consumer) -> None:
+    def consumer_created(
+        self, client: ClientInfo, channel: int, queue: str, consumer: Consumer, arguments: Mapping[str, Any]
+    ) -> None:
         """Tell that a consumer was started."""
         if not self._exchange.is_heard:
             return
@@ -122,6 +144,7 @@ class ClientEvents:
             "exclusive": consumer.exclusive,
             "ack_required": not consumer.auto_ack,
             "prefetch_count": consumer.own_prefetch,
+            "arguments": arguments,
         }
         self._exchange.tell("consumer.created", facts)
 
@@ -130,15 +153,15 @@ class ClientEvents:
         if self._exchange.is_heard:
             self._exchange.tell("consumer.deleted", {**_consumer(client, channel, consumer), "queue": queue})
 
-    def logged_in(self, peer: str, user: str) -> None:
+    def logged_in(self, connection: ConnectionInfo, user: str) -> None:
         """Tell that a user has proven who they are."""
         if self._exchange.is_heard:
-            self._exchange.tell("user.authentication.success", self._login(peer, user))
+            self._exchange.tell("user.authentication.success", self._login(connection, user))
 
-    def refused(self, peer: str, user: str, error: str) -> None:
+    def refused(self, connection: ConnectionInfo, user: str, error: str) -> None:
         """Tell that somebody has not."""
         if self._exchange.is_heard:
-            self._exchange.tell("user.authentication.failure", {**self._login(peer, user), "error": error})
+            self._exchange.tell("user.authentication.failure", {**self._login(connection, user), "error": error})
 
     def findings(self, client: ClientInfo, findings: Sequence[tuple[bool, Mapping[str, Any]]]) -> bool:
         """Tell of findings that begin (true) or end. Returns whether anybody listens."""
@@ -155,8 +178,20 @@ class ClientEvents:
             "user_who_performed_action": client.user,
         }
 
-    def _login(self, peer: str, user: str) -> dict[str, Any]:
-        return {"name": user, "peer_host": peer, "connection_type": "network", "node": self._node}
+    def _login(self, connection: ConnectionInfo, user: str) -> dict[str, Any]:
+        return {"name": user, "connection_type": "network", "node": self._node, **_place(connection)}
+
+
+def _place(connection: ConnectionInfo) -> Mapping[str, Any]:
+    """Where a client is, and how it has come."""
+    return {
+        "protocol": connection.protocol,
+        "auth_mechanism": connection.auth_mechanism,
+        "peer_host": connection.peer,
+        "peer_port": connection.peer_port,
+        "host": connection.address[0],
+        "ssl": connection.is_tls,
+    }
 
 
 def _own_name(properties: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ from shardmq.gateway.native.publish import publish
 from shardmq.gateway.session.client import Client, packed_properties
 from shardmq.gateway.session.connection import ConnectionHost
 from shardmq.gateway.session.session import Session
-from shardmq.limits import HELLO_BYTES_MAX, REQUEST_BYTES_MAX
+from shardmq.limits import CHANNELS_MAX, HELLO_BYTES_MAX, REQUEST_BYTES_MAX, frame_bytes_max
 from shardmq.protocol.native.frames import FrameReader
 from shardmq.protocol.native.operations.basic import BasicPublish
 from shardmq.protocol.native.operations.codec import FROM_CLIENT, decode
@@ -148,6 +148,12 @@ class NativeConnection(Outbox):
         self._handshake = None  # a reference cycle
         self._channels.clear()
 
+    @property
+    def limits(self) -> dict[str, int]:
+        """What the client was told, by RabbitMQ's names."""
+        frame_max = frame_bytes_max(self.message_bytes_max)
+        return {"channel_max": CHANNELS_MAX, "frame_max": frame_max, "timeout": self._heartbeat}
+
     def opened(self, operation: ConnectionOpen, user: str) -> None:
         """Let the client in, as that user."""
         self._handshake = None
@@ -156,9 +162,9 @@ class NativeConnection(Outbox):
         client.reads_keys = self.reads_keys = reads_keys(operation.client)
         self.session = Session(client)
         self.properties = packed_properties(operation.client)
+        self._heartbeat = operation.heartbeat
         self.host.opened(self, client)
         self._reader.allow(REQUEST_BYTES_MAX, larger_frames(self.message_bytes_max, client.is_administrator))
-        self._heartbeat = operation.heartbeat
         properties = server_properties(operation.heartbeat, self.message_bytes_max)
         if client.is_administrative:
             properties["tags"] = list(client.tags)

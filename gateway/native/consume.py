@@ -59,6 +59,7 @@ def basic_consume(channel: Channel, operation: BasicConsume, reply: Reply) -> No
         exclusive=operation.exclusive,
         timeout_ms=arguments.get("x-consumer-timeout", 0),
         reading=reading,
+        given=arguments,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from shardmq.errors import ConnectionFault, ProtocolError, ReplyCode, ShardmqError
 from shardmq.gateway.authentication.authenticator import HTTP, NATIVE, Authenticator, Credentials
+from shardmq.gateway.events.clients import ConnectionInfo
 from shardmq.limits import CHANNELS_MAX, frame_bytes_max
 from shardmq.protocol.native.operations.administration import DefinitionsImport
 from shardmq.protocol.native.operations.basic import BasicPublish
@@ -17,12 +18,8 @@ from shardmq.protocol.native.operations.connection import PROTOCOL_VERSION, Conn
 from shardmq.version import VERSION
 
 
-class OpeningConnection(Protocol):
+class OpeningConnection(ConnectionInfo, Protocol):
     """A connection that is being opened."""
-
-    @property
-    def peer(self) -> str:
-        """The client's address."""
 
     @property
     def certificate_name(self) -> str | None:
@@ -75,6 +72,7 @@ class Handshake:
         credentials = Credentials(operation.user, operation.password, operation.vhost)
         if not operation.user and not operation.password:  # who its certificate says; "" is nobody's name
             credentials = Credentials(connection.certificate_name or "", None, operation.vhost)
+        connection.auth_mechanism = "EXTERNAL" if credentials.password is None else "PLAIN"
 
         def checked(fault: ConnectionFault | None) -> None:
             if not connection.end_check():
@@ -85,7 +83,7 @@ class Handshake:
                 connection.close(fault)
 
         protocol = HTTP if serves_http(operation.client) else NATIVE
-        self._authenticator.let_in(connection.peer, credentials, checked, protocol)
+        self._authenticator.let_in(connection, credentials, checked, protocol)
 
 
 def server_properties(heartbeat: int, message_bytes_max: int) -> dict[str, Any]:

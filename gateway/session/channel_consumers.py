@@ -1,6 +1,6 @@
 """A channel's consumers: starting and cancelling, deliveries, gets. What they may hold is in prefetch.py."""
 
-from typing import Final
+from typing import Any, Final
 
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.messages.shard import Delivered, Got
@@ -64,6 +64,7 @@ class ChannelConsumers(ChannelPrefetch):
         exclusive: bool = False,
         timeout_ms: int = 0,
         reading: Reading | None = None,
+        given: dict[str, Any] | None = None,
     ) -> None:
         """Start a consumer.
 
@@ -77,6 +78,7 @@ class ChannelConsumers(ChannelPrefetch):
             exclusive: whether the queue has no other consumer.
             timeout_ms: what is unacked so long after its delivery is requeued; 0 for the queue's own time.
             reading: what it reads of a stream; None for other queues.
+            given: its arguments as they came, for events; None for none.
 
         Raises:
             NotAllowed: the channel has a consumer of that tag.
@@ -87,18 +89,15 @@ class ChannelConsumers(ChannelPrefetch):
         consumer = link.add_consumer(self, queue.id, tag)
         consumer.window = client.next_window
         consumer.overhead = client.front.delivery_bytes(tag)
-        consumer.auto_ack = auto_ack
-        consumer.own_prefetch = prefetch
+        consumer.auto_ack, consumer.own_prefetch = auto_ack, prefetch
         consumer.settled_late = auto_ack and self._shared is not None
         consumer.prefetch = self._prefetch_of(consumer)
-        consumer.priority = priority
-        consumer.exclusive = exclusive
-        consumer.timeout_ms = timeout_ms
+        consumer.priority, consumer.exclusive, consumer.timeout_ms = priority, exclusive, timeout_ms
         arguments = client.state.topology.policies.arguments(queue)
         consumer.times_out = timeout_ms > 0 or TIMEOUT in arguments
         consumer.reading = reading
         self.by_tag[tag] = consumer
-        client.consumer_started(self.number, queue.name, consumer)
+        client.consumer_started(self.number, queue.name, consumer, given or {})
         consumer.takes_replies = client.state.replies.add(queue, consumer, self)
         is_special = exclusive or queue.auto_delete or consumer.takes_replies or EXPIRES in arguments
         consumer.is_plain = not is_special and reading is None

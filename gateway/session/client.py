@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache, partial
 from typing import Any, ClassVar, Final
 
@@ -105,10 +105,10 @@ class Client:
         """Names this connection in the whole broker, as the owner of exclusive queues, and to be closed by."""
         return f"{self.state.origin:016x}.{self._number}"
 
-    def consumer_started(self, channel: int, queue: str, consumer: Consumer) -> None:
+    def consumer_started(self, channel: int, queue: str, consumer: Consumer, arguments: Mapping[str, Any]) -> None:
         """Count a consumer, and tell of it."""
         self.consumers += 1
-        self.state.events.consumer_created(self, channel, queue, consumer)
+        self.state.events.consumer_created(self, channel, queue, consumer, arguments)
 
     def consumers_ended(self, channel: int, consumers: Collection[Consumer]) -> None:
         """Count consumers no longer, and tell of it."""

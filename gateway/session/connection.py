@@ -10,6 +10,7 @@ read.
 """
 
 import asyncio
+import ssl
 import time
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, Protocol, cast
@@ -83,6 +84,7 @@ class ClientConnection(ClientSocket):
         session: what the client has from when it is let in until one of us closes.
         is_blocked: whether an alarm holds its publishes.
         properties: what the client says of itself, as msgpack.
+        auth_mechanism: how it has logged in, by SASL's names.
     """
 
     protocol: ClassVar[str]
@@ -90,6 +92,7 @@ class ClientConnection(ClientSocket):
         "_deadline",
         "_heartbeat",
         "_is_authenticating",
+        "auth_mechanism",
         "connected_at_ms",
         "host",
         "is_blocked",
@@ -109,6 +112,7 @@ class ClientConnection(ClientSocket):
         self._deadline = self._heard_at + HANDSHAKE_SECONDS
         self._heartbeat = 0
         self._is_authenticating = False
+        self.auth_mechanism = ""
         self.peer = ""
         self.peer_port = 0
         self.is_tls = False
@@ -120,6 +124,23 @@ class ClientConnection(ClientSocket):
     def client_properties(self) -> dict[str, Any]:
         """What the client says of itself."""
         return msgspec.msgpack.decode(self.properties, type=dict[str, Any])
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where the client has found this gateway: host and port."""
+        name = self._transport.get_extra_info("sockname") or ("", 0)
+        return str(name[0]), name[1]
+
+    @property
+    def tls(self) -> ssl.SSLObject | None:
+        """The encryption; None where there is none."""
+        tls: ssl.SSLObject | None = self._transport.get_extra_info("ssl_object")
+        return tls
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """What was agreed on with the client, by RabbitMQ's names: channels, bytes of a frame, seconds of silence."""
+        raise NotImplementedError
 
     def close(self, fault: ShardmqError) -> None:
         """Tell the client why, and close the connection."""

@@ -21,15 +21,17 @@ RABBITMQ_FACTS = {
     "channel.created": "pid name connection number user vhost user_who_performed_action",
     "connection.closed": "pid name node client_properties user_provided_name",
     "connection.created": "pid name node type user vhost protocol peer_host peer_port ssl connected_at "
-    "client_properties user_provided_name",
-    "consumer.created": "consumer_tag exclusive ack_required channel queue vhost prefetch_count",
+    "client_properties user_provided_name auth_mechanism host port channel_max frame_max timeout ssl_protocol "
+    "ssl_cipher peer_cert_subject peer_cert_issuer peer_cert_validity user_who_performed_action",
+    "consumer.created": "consumer_tag exclusive ack_required channel queue vhost prefetch_count arguments "
+    "user_who_performed_action",
     "consumer.deleted": "consumer_tag channel queue vhost user_who_performed_action",
     "exchange.created": "name vhost type durable auto_delete internal arguments user_who_performed_action",
     "exchange.deleted": "name vhost user_who_performed_action",
     "queue.created": "name vhost durable auto_delete exclusive owner_pid arguments user_who_performed_action",
     "queue.deleted": "name vhost user_who_performed_action",
-    "user.authentication.failure": "name error peer_host connection_type",
-    "user.authentication.success": "name peer_host connection_type",
+    "user.authentication.failure": "name error peer_host connection_type auth_mechanism host peer_port protocol ssl",
+    "user.authentication.success": "name peer_host connection_type auth_mechanism host peer_port protocol ssl",
 }
 """Headers of RabbitMQ 3.10.8's events, recorded from it, that events here have, too; all have timestamp_in_ms."""
 
@@ -85,7 +87,7 @@ def test_what_amqp_clients_do_is_told_with_rabbitmqs_headers(pair: Broker, chann
     doing.exchange_declare("evx", "topic", durable=True)
     doing.queue_bind("evq", "evx", "k.#")
     doing.basic_qos(prefetch_count=7)
-    doing.basic_consume("evq", lambda *_: None, consumer_tag="ct")
+    doing.basic_consume("evq", lambda *_: None, consumer_tag="ct", arguments={"x-priority": 3})
     doing.basic_cancel("ct")
     doing.queue_unbind("evq", "evx", "k.#")
     doing.queue_delete("evq")
@@ -99,7 +101,12 @@ def test_what_amqp_clients_do_is_told_with_rabbitmqs_headers(pair: Broker, chann
         assert {*facts.split(), "timestamp_in_ms"} - by_name[name].keys() == set(), name
     assert by_name["queue.created"]["arguments"] == {"x-max-length": 5}
     assert (by_name["consumer.created"]["queue"], by_name["consumer.created"]["prefetch_count"]) == ("evq", 7)
-    assert by_name["user.authentication.failure"]["name"] == "nobody"
+    assert by_name["consumer.created"]["arguments"] == {"x-priority": 3}
+    created, failed = by_name["connection.created"], by_name["user.authentication.failure"]
+    assert (created["host"], created["port"], created["auth_mechanism"]) == (pair.host, pair.port, "PLAIN")
+    assert (created["channel_max"], created["frame_max"], created["timeout"]) == (2047, 131_072, 60)
+    assert (failed["name"], failed["protocol"], failed["auth_mechanism"]) == ("nobody", "shardmq", "PLAIN")
+    assert by_name["user.authentication.success"]["peer_port"] == created["peer_port"]
     assert by_name["connection.closed"]["user_provided_name"] == "mine"
     assert by_name["connection.closed"]["pid"] == by_name["connection.created"]["pid"]
 

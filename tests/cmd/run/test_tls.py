@@ -106,6 +106,26 @@ def test_without_a_plain_port_tls_is_the_only_way_and_the_notice_says_so(
         assert (row["port"], row["tls_port"]) == (None, port)
 
 
+def test_events_tell_the_encryption_and_the_clients_certificate(alone: tuple[Broker, int], files: Files) -> None:
+    _, port = alone
+    with shardmq.connect(whole(port, files)) as connection:
+        channel = connection.channel()
+        queue = channel.queue_declare("", exclusive=True).queue
+        channel.queue_bind(queue, "amq.rabbitmq.event", "connection.created")
+        with shardmq.connect(f"{whole(port, files)}&auth_mechanism=external"):
+            event = next(channel.consume(queue, auto_ack=True))
+    assert event.properties is not None
+    assert event.properties.headers is not None
+    told = event.properties.headers
+    assert (told["user"], told["auth_mechanism"], told["ssl"], told["port"]) == ("neil", "EXTERNAL", True, port)
+    assert (told["ssl_protocol"], told["ssl_cipher"][:4]) == ("tlsv1.3", "TLS_")
+    assert told["peer_cert_subject"].startswith("CN=neil,OU=Testing cert")
+    assert told["peer_cert_issuer"].startswith("OU=Testing CA")
+    began, ends = told["peer_cert_validity"].split(" - ")
+    assert began[10] == "T"
+    assert began < ends
+
+
 def test_the_welcome_says_what_clients_need(capsys: pytest.CaptureFixture[str]) -> None:
     at = Notice(
         "up",
