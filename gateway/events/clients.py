@@ -179,7 +179,8 @@ class ClientEvents:
         }
 
     def _login(self, connection: ConnectionInfo, user: str) -> dict[str, Any]:
-        return {"name": user, "connection_type": "network", "node": self._node, **_place(connection)}
+        facts = {"name": user, "connection_type": "network", "node": self._node, **_place(connection)}
+        return facts if connection.tls is None else {**facts, **tls_facts(connection.tls)}
 
 
 def _place(connection: ConnectionInfo) -> Mapping[str, Any]:

@@ -165,13 +165,21 @@ def test_changes_tell_who_made_them_and_those_of_the_broker_itself_are_rabbitmqs
         annas.queue_declare("gone with her", exclusive=True)
         annas.exchange_declare("hers", "fanout", auto_delete=True)
         annas.queue_bind("hers", "hers", "")
+        annas.queue_unbind("hers", "hers", "")
+        annas.exchange_declare("last", "fanout", auto_delete=True)
+        annas.queue_bind("hers", "last", "")
         annas.queue_delete("hers")
         connection.policy_put("/", "hers", {"pattern": "^x", "definition": {"max-length": 1}})
         connection.policy_delete("/", "hers")
         annas.queue_declare("unused", auto_delete=True)
         consumer = annas.basic_consume("unused", lambda _: None)
         annas.basic_cancel(consumer)
-    own = {("queue.deleted", "gone with her"), ("queue.deleted", "unused")}
+    own = {
+        ("binding.deleted", "last"),
+        ("exchange.deleted", "last"),
+        ("queue.deleted", "gone with her"),
+        ("queue.deleted", "unused"),
+    }
     performed: dict[tuple[str, str], str] = {}
     for message in channel.consume(queue, auto_ack=True):
         assert message.properties is not None
@@ -179,7 +187,7 @@ def test_changes_tell_who_made_them_and_those_of_the_broker_itself_are_rabbitmqs
         headers = message.properties.headers
         if not message.routing_key.startswith(("binding", "exchange", "queue", "policy")):
             continue
-        name = headers.get("name", headers.get("destination_name"))
+        name = headers.get("name", headers.get("source_name"))
         performed[message.routing_key, name] = headers["user_who_performed_action"]
         if own <= performed.keys():
             break
@@ -191,7 +199,9 @@ def test_changes_tell_who_made_them_and_those_of_the_broker_itself_are_rabbitmqs
         ("queue.deleted", "hers"),
         ("exchange.created", "hers"),
         ("exchange.deleted", "hers"),
+        ("exchange.created", "last"),
         ("binding.created", "hers"),
+        ("binding.created", "last"),
         ("binding.deleted", "hers"),
         ("policy.set", "hers"),
         ("policy.cleared", "hers"),

@@ -30,7 +30,7 @@ from shardmq.coordinator.state.turns import Turns
 from shardmq.errors import NotFound, RequestError, Unavailable
 from shardmq.limits import DECLARE_SECONDS
 from shardmq.runtime.clock import ClockNote
-from shardmq.topology.changes import Change, QueueAdded, TransactionEnded
+from shardmq.topology.changes import Change, QueueAdded, QueueRemoved, TransactionEnded
 from shardmq.topology.commands import (
     AbortTransaction,
     BeginTransaction,
@@ -250,8 +250,16 @@ class CommandExecutor:
             self._queues.assign(pending, command, changes)
         else:
             self._queues.remove(pending, changes)
-            self._replicas.tell(changes, pending.user)
+            self._tell(pending, changes)
             self.await_gateways(pending)
+
+    def _tell(self, pending: PendingCommand, changes: Sequence[Change]) -> None:
+        """Tell what a command has changed. What goes along with a queue is the broker's own doing, as in RabbitMQ."""
+        if not isinstance(pending.command, DeleteQueue):
+            self._replicas.tell(changes, pending.user)
+            return
+        for change in changes:
+            self._replicas.tell([change], pending.user if isinstance(change, QueueRemoved) else "")
 
     def _changes_for(self, command: Command) -> list[Change]:
         """What a command changes.

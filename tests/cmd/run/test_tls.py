@@ -112,11 +112,15 @@ def test_events_tell_the_encryption_and_the_clients_certificate(alone: tuple[Bro
         channel = connection.channel()
         queue = channel.queue_declare("", exclusive=True).queue
         channel.queue_bind(queue, "amq.rabbitmq.event", "connection.created")
+        channel.queue_bind(queue, "amq.rabbitmq.event", "user.authentication.success")
         with shardmq.connect(f"{whole(port, files)}&auth_mechanism=external"):
-            event = next(channel.consume(queue, auto_ack=True))
-    assert event.properties is not None
-    assert event.properties.headers is not None
-    told = event.properties.headers
+            deliveries = channel.consume(queue, auto_ack=True)
+            login, created = [next(deliveries).properties for _ in range(2)]
+    assert login is not None
+    assert created is not None
+    logged_in, told = login.headers or {}, created.headers or {}
+    assert logged_in["name"] == "neil"
+    assert logged_in["peer_cert_subject"] == told["peer_cert_subject"]
     assert (told["user"], told["auth_mechanism"], told["ssl"], told["port"]) == ("neil", "EXTERNAL", True, port)
     assert (told["ssl_protocol"], told["ssl_cipher"][:4]) == ("tlsv1.3", "TLS_")
     assert told["peer_cert_subject"].startswith("CN=neil,OU=Testing cert")
