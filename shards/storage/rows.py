@@ -8,7 +8,7 @@ import msgspec
 
 from shardmq.errors import RowDamaged
 from shardmq.shards.storage.decoding import damage_of
-from shardmq.shards.storage.schema import DAMAGED, DATABASES, ROWS, STATE, number_of, queue_of
+from shardmq.shards.storage.schema import CURSORS, DAMAGED, DATABASES, ROWS, STATE, number_of, queue_of
 from shardmq.storage.checksums import CHECKSUM_BYTES, is_row, row_content, was_row
 from shardmq.storage.engine import Engine
 
@@ -58,7 +58,8 @@ class Rows:
     def _decoded(self, database: int, key: bytes, value: bytes, decode: Callable[[bytes, bytes], Decoded]) -> Decoded:
         content = row_content(database, key, value)
         if content is None:
-            raise self.damage(database, key, f"{ROWS[database]} is not what was written")
+            written = _written_key(database, key, value) if database == CURSORS else key
+            raise self.damage(database, written, f"{ROWS[database]} is not what was written")
         try:
             return decode(key, content)
         except (msgspec.DecodeError, struct.error, ValueError) as fault:
@@ -117,3 +118,16 @@ class Rows:
         """Return the error for a damaged row, with the queue it belongs to, or that it was read for."""
         owner = queue_of(database, key) if queue is None else queue
         return RowDamaged(self._engine.file, DATABASES[database].decode(), key, what, owner)
+
+
+def _written_key(database: int, key: bytes, value: bytes) -> bytes:
+    """Return the key that a damaged row was written at, where one bit of it is wrong and nothing else; else its key.
+
+    The checksum tells. A cursor whose key names another partition would be missed by nobody, and its group begin anew.
+    """
+    for bit in range(8 * len(key)):
+        other = bytearray(key)
+        other[bit // 8] ^= 1 << bit % 8
+        if row_content(database, bytes(other), value) is not None:
+            return bytes(other)
+    return key

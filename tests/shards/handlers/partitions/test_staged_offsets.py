@@ -206,15 +206,27 @@ def test_an_offset_that_was_decided_waits_for_the_repair_of_its_cursor(shard: Cl
         shard.stop()
 
 
-def test_a_group_whose_name_is_damaged_does_not_begin_anew(shard: Clocked) -> None:
+@pytest.mark.parametrize(
+    ("queue", "name", "refused"),
+    [
+        (1, "w", "group 'g' is out of service in stream 'log'"),
+        (1, "x", "group 'g' cannot begin in stream 'log'"),
+        (3, "g", "group 'g' is out of service in stream 'log'"),
+        (1 + (1 << 40), "g", "group 'g' is out of service in stream 'log'"),
+    ],
+    ids=["one bit of the name", "bits of the name", "another partition", "no partition"],
+)
+def test_a_group_whose_cursor_has_a_damaged_key_does_not_begin_anew(
+    shard: Clocked, queue: int, name: str, refused: str
+) -> None:
+    shard.assign(Queue("/", "log-3", 3, 0, durable=True, arguments={"x-queue-type": "stream"}))
     shard.do(CommitOffset, 1, "g", 10, 0)
     shard.stop()
     engine = shard.store.engine
     engine.sync()
-    database = engine._dbs[CURSORS]
-    with engine._env.begin(write=True, db=database) as transaction:
-        assert transaction.put(cursor_key(1, "w"), transaction.pop(cursor_key(1, "g")))
+    with engine._env.begin(write=True, db=engine._dbs[CURSORS]) as transaction:
+        assert transaction.put(cursor_key(queue, name), transaction.pop(cursor_key(1, "g")))
     shard.stop()
-    assert "group 'g' cannot begin in stream 'log'" in shard.refused(Consume, *join(1, 9)).text
-    assert "group 'g' cannot begin" in shard.refused(StageOffset, *stage(14)).text
-    assert "group 'w' is out of service" in shard.refused(CommitOffset, 1, "w", 14, 0).text
+    assert refused in shard.refused(Consume, *join(1, 9)).text
+    assert refused in shard.refused(StageOffset, *stage(14)).text
+    assert shard.do(CommitOffset, 3, "other", 0, 0) == 0
