@@ -50,7 +50,7 @@ class Matcher:
             compressed and broken.
 
     Raises:
-        InvalidRequest: a filter is none.
+        InvalidRequest: a filter cannot be read.
     """
 
     def __init__(self, filters: SearchFilters) -> None:

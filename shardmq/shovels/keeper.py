@@ -43,20 +43,20 @@ class Keeper:
         self._fault = ""
 
     async def run(self) -> None:
-        """Run shovels for ever; a task of its own. They go on while the broker's parameters cannot be read."""
+        """Run shovels for ever; a task of its own. They go on while the broker does not answer."""
         while True:
             try:
                 connection = await connect(self._url, TIMEOUT_SECONDS, recovery=None, administrative=True)
-                self._fault = ""
                 try:
                     while True:
                         await self._look(connection)
+                        self._fault = ""
                         await asyncio.sleep(LOOK_SECONDS)
                 finally:
                     await connection.close()
             except ShardmqError as fault:
                 if fault.text != self._fault:
-                    _log.warning("the shovels of the broker cannot be read: %s", fault.text)
+                    _log.warning("the broker's shovels cannot be read, or their states reported: %s", fault.text)
                 self._fault = fault.text
             await asyncio.sleep(RETRY_SECONDS)
 

@@ -31,8 +31,8 @@ def head_waits(sight: Sight) -> Iterator[Finding]:
             "head-waits",
             WARNING,
             "has consumers, and the message at its head still waits",
-            evidence=f"It came {age:.0f} s ago; {row['ready']} messages are ready, {row['unacked']} are with "
-            f"{row['consumers']} consumers.",
+            evidence=f"It came {age:.0f} s ago. Ready: {row['ready']}, unacked: {row['unacked']}, "
+            f"consumers: {row['consumers']}.",
             advice="Look what its consumers do with what they have; start more, or give them a larger prefetch.",
             command=command("consumer", "list"),
             numbers={
@@ -57,8 +57,8 @@ def unacked_waits(sight: Sight) -> Iterator[Finding]:
             "unacked-waits",
             WARNING,
             "has a consumer that holds a message and does not settle it",
-            evidence=f"Its first unacked message has been the same for {seconds:.0f} s or more; {row['unacked']} are "
-            f"with {row['consumers']} consumers.",
+            evidence=f"Its first unacked message has been the same for {seconds:.0f} s or more. "
+            f"Unacked: {row['unacked']}, consumers: {row['consumers']}.",
             advice="The queue's page shows the age of each consumer's oldest message; closing a connection gives its "
             "messages to others. A consumer timeout (policy consumer-timeout) does so by itself.",
             command=command("consumer", "list"),

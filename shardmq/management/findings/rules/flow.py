@@ -90,7 +90,7 @@ def falls_behind(sight: Sight) -> Iterator[Finding]:
             "falls-behind",
             WARNING,
             "gets more messages than its consumers take",
-            evidence=f"{comes:g} messages a second come, {row['consumers']} consumers take {takes:g}; "
+            evidence=f"{comes:g} messages a second come, its consumers ({row['consumers']}) take {takes:g}; "
             f"{row['ready']} wait.",
             advice="Start more consumers, make them faster, or give them a larger prefetch.",
             numbers={
