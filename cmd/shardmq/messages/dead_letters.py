@@ -242,5 +242,6 @@ class _Run:
         lines = [f"{verb} {counted(self.work.count, 'message')} from queue '{self._queue}'"]
         lines += [f"  {messages:,} to queue '{target}'" for target, messages in sorted(self.work.targets.items())]
         if self.work.homeless:
-            lines.append(f"{counted(self.work.homeless, 'message')} stay, as the queue they died in is gone")
+            stay = "stays, as the queue it" if self.work.homeless == 1 else "stay, as the queue they"
+            lines.append(f"{counted(self.work.homeless, 'message')} {stay} died in is gone")
         return "\n".join(lines)

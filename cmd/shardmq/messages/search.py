@@ -99,7 +99,7 @@ class Progress:
 
 @click.command()
 @click.argument("name", shell_complete=completing("queues"))
-@click.option("--key", default="", help="With this routing key; * stands for any text, ? for one character.")
+@click.option("--key", default="", help="With this routing key; * is any text, ? one character, [ab] one of these.")
 @click.option("--header", "headers", multiple=True, metavar="NAME[=VALUE]", help="With this header; may be repeated.")
 @click.option("--text", default="", help="With this in the body.")
 @click.option("--regex", default="", help="With a match of this regular expression in the body.")
