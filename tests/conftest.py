@@ -65,6 +65,12 @@ FIRST = [
     "tests/shards/storage/test_flips.py",
     "tests/faults/test_tx_kills.py",
     "tests/cmd/bench/test_compare.py",
+    "tests/cmd/bench/test_streams.py",
+    "tests/amqp/test_suites.py",
+    "tests/management/test_page.py",
+    "tests/faults/test_transactions.py",
+    "tests/management/description/test_document.py",
+    "tests/management/findings/test_provoked.py",
     "tests/shards/handlers/test_transactions_model.py",
 ]
 """What takes longest, in this order: begun last, it would be what all wait for."""

@@ -57,7 +57,7 @@ def test_consuming_takes_no_more_than_asked_for(printed: Printed, parsed: Parsed
 def test_consuming_fewer_than_asked_for_is_a_failure(printed: Printed) -> None:
     printed("queue", "declare", "sparse")
     printed("publish", "sparse", "only")
-    assert printed("consume", "sparse", "--count", "2", "--wait", "0.1", code=1) == b"only\n"
+    assert printed("consume", "sparse", "--count", "2", "--wait", "1", code=1) == b"only\n"
 
 
 def test_following_a_queue_goes_on_until_interrupted(at: Broker) -> None:
