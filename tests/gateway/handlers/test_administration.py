@@ -58,7 +58,14 @@ def test_only_administrators_administrate(broker: Broker, admin: RawClient, kind
 def test_a_virtual_host_is_a_world_of_its_own_and_needs_a_permission(broker: Broker, admin: RawClient) -> None:
     admin.ask(VhostPut, "moon", "far away", ["cold"])
     row = next(row for row in admin.ask(TopologyList, "vhosts") if row["name"] == "moon")
-    assert row == {"name": "moon", "description": "far away", "tags": ["cold"], "limits": {}, "tracing": False, "trace_sample": 0.0}
+    assert row == {
+        "name": "moon",
+        "description": "far away",
+        "tags": ["cold"],
+        "limits": {},
+        "tracing": False,
+        "trace_sample": 0.0,
+    }
     with pytest.raises(Denied, match="access to vhost 'moon' refused for user 'guest'") as denied:
         RawClient(broker).open(vhost="moon")
     assert denied.value.code == ReplyCode.NOT_ALLOWED
