@@ -6,6 +6,7 @@ shovel needs the permissions for what it does at this broker.
 """
 
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from shardmq.bus.coordinator_link import Reply
 from shardmq.errors import AccessRefused
@@ -35,7 +36,7 @@ from shardmq.topology.commands import (
     ReportShovels,
 )
 from shardmq.topology.entities import Policy
-from shardmq.topology.parameters.shovel import SHOVEL, ShovelEnd, local_vhost, read_shovel
+from shardmq.topology.parameters.shovel import SHOVEL, ShovelEnd, local_vhost, read_shovel, shown_uri
 from shardmq.topology.policies.keys import check_policy
 from shardmq.topology.policies.preview import matching, preview
 
@@ -164,7 +165,16 @@ def parameter_put(channel: Channel, operation: ParameterPut, reply: Reply) -> No
 
 
 def _check_end(client: Client, end: ShovelEnd, *, is_source: bool) -> None:
-    """Make sure that the user may do what a shovel will do at its ends that are here: it has all rights itself."""
+    """Make sure that the user may do what a shovel will do at its ends that are here: it has all rights itself.
+
+    Elsewhere it is whom the URI names. Without a user it would be guest, who may be an administrator of this broker.
+    """
+    for uri in end.uris:
+        if local_vhost(uri) is None and not urlsplit(uri).username:
+            raise AccessRefused(
+                f"a shovel to '{shown_uri(uri)}' without a user is refused for user '{client.user}', as it would log "
+                "in as guest; name one, as amqp://user:password@host"
+            )
     for vhost in {local_vhost(uri) for uri in end.uris} - {None}:
         assert vhost is not None
         allowed = client.state.permissions(client.user, vhost)

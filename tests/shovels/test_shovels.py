@@ -252,6 +252,7 @@ def test_shovels_are_for_policymakers_who_have_the_permissions(
             ("mine.in", "others", {}),
             ("mine.in", "", {"dest_queue": None, "dest_exchange": "amq.topic"}),
             ("mine.in", "", {"dest_queue": None}),
+            ("mine.in", "others", {"dest_uri": "amqp://127.0.0.1/"}),
         ):
             with pytest.raises(errors.AccessRefused):
                 put(maker, "bad", source, destination, **more)
