@@ -10,6 +10,8 @@ FULL_SHARE: Final = 0.95
 NEVER_READ_SECONDS: Final = 1800.0
 DEAD_LETTERS: Final = 100
 RESERVED_SECONDS: Final = 600.0
+HELD_SECONDS: Final = 3.0
+"""Consumers that settle in batches stand still for shorter."""
 
 
 def finding_of(row: Row, rule: str, severity: str, title: str, **more: Any) -> Finding:
@@ -51,9 +53,11 @@ def held(sight: Sight) -> Iterator[Finding]:
         active = [each for each in row.get("consumer_list", ()) if each["active"] and not each["auto_ack"]]
         if not active or any(not each["prefetch"] or each["unacked"] < each["prefetch"] for each in active):
             continue
+        idle = row["idle_seconds"] or 0.0
+        if idle < HELD_SECONDS:
+            continue
         is_single = bool(arguments_of(row).get("x-single-active-consumer"))
         names = sorted(set(sight.consumers.get(key, ())))
-        idle = row["idle_seconds"] or 0.0
         yield finding_of(
             row,
             "single-active-consumer-idle" if is_single else "prefetch-full",
