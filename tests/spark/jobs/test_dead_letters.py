@@ -28,6 +28,7 @@ def dead(connection: shardmq.Connection, exchange: str, queue: str) -> Iterator[
             channel.basic_publish(exchange, f"r.{number}", b"r%d" % number, shardmq.Properties(headers=HEADERS))
         for number in range(5):
             channel.basic_publish(exchange, "s", b"s%d" % number)
+        until_ready(channel, rejected, 6)
         for message in channel.consume(rejected, inactivity_timeout=0.3):
             message.nack(requeue=False)
         channel.basic_publish("", queue, b"alive")
