@@ -25,6 +25,9 @@ QUICK: Final = os.environ["SPARK_SUBMIT_OPTS"]
 BARE: Final = ("pyspark", "py4j", "pyarrow", "pandas", "numpy", "pytz", "tzdata", "python-dateutil", "six")
 """What executors have: PySpark and what it needs, nothing of ours."""
 
+COMPILED: Final = Path(__file__).parent / "daemon" / "sitecustomize.py"
+"""Has them find PySpark compiled."""
+
 
 def bare_python(folder: Path) -> Path:
     """A Python that has PySpark and pyarrow, but neither shardmq nor msgpack nor any other package of these tests."""
@@ -41,6 +44,7 @@ def bare_python(folder: Path) -> Path:
             source = Path(str(found.locate_file(top)))
             if not (site / top).exists() and source.exists():
                 (site / top).symlink_to(source)
+    (site / COMPILED.name).symlink_to(COMPILED)
     return python
 
 

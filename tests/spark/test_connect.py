@@ -7,6 +7,7 @@ from pathlib import Path
 
 import shardmq
 from shardmq.cmd.run.broker import Broker
+from tests.spark.conftest import DAEMON
 from tests.spark.topics.streams import publish
 
 PROGRAM = """
@@ -44,7 +45,8 @@ def test_all_but_whole_jobs_work_over_spark_connect(broker: Broker, channel: sha
     publish(channel, "connected", 0, 100)
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    named = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(DAEMON)}
+    environment = {**os.environ, **named}
     command = [sys.executable, str(script), broker.url, str(tmp_path / "checkpoint")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-4000:]}"

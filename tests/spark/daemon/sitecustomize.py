@@ -1,4 +1,4 @@
-"""Has the Pythons that Spark starts by themselves, for streams, import Spark from where it is installed and compiled.
+"""Has the Pythons that Spark starts, on executors and by themselves for streams, import PySpark where it is compiled.
 
 Spark puts itself in zips before that place, and each Python would compile what it needs of them anew: 0.8 of the 1.1
 seconds of processor time that it takes to start. Spark waits ten seconds for it, which two busy cores can exceed.
@@ -6,4 +6,4 @@ seconds of processor time that it takes to start. Spark waits ten seconds for it
 
 import sys
 
-sys.path[:] = [place for place in sys.path if not place.endswith(".zip")]
+sys.path[:] = [place for place in sys.path if not place.endswith(("/pyspark.zip", "-src.zip"))]
