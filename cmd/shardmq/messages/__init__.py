@@ -9,6 +9,7 @@ shovel.py         `shardmq shovel`.
 tap.py            `shardmq tap`.
 dead_letters.py   `shardmq dead-letters`: list, redrive.
 trace.py          `shardmq trace`.
+following.py      Copies of messages as they come, for `tap` and `trace follow`.
 stdout_reader.py  Who reads stdout: whether they have taken what was written.
 format.py         Messages as lines and as JSON.
 """

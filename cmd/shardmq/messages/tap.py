@@ -1,36 +1,27 @@
 """`shardmq tap`: copies of what passes an exchange, without touching its queues."""
 
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from shardmq.cmd.messages.consume import print_and_ack
+from shardmq.cmd.messages.following import Terms, copies_of, first_of, read_by
 from shardmq.cmd.messages.format import write_whole
 from shardmq.cmd.messages.stdout_reader import StdoutReader
 from shardmq.cmd.terminal.completion import completing
 from shardmq.cmd.terminal.connection import connected
 from shardmq.cmd.terminal.options import JSON, URL
 from shardmq.cmd.terminal.output import CommandFailed
-from shardmq.errors import ShardmqError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from shardmq.client.api.message import Batch
-    from shardmq.client.sync.channel import Channel
     from shardmq.client.sync.connection import Connection
-
-PREFETCH: Final = 1000
-WAITING_MAX: Final = 10_000
-WAITING_BYTES_MAX: Final = 64 << 20
-"""What a tap that is behind may have waiting on the broker; the oldest copies are dropped beyond it."""
 
 ONE_DESTINATION: Final = ("x-consistent-hash", "x-partition")
 """Types of exchanges that choose one destination for a message: a tap there would take messages from the others."""
-
-Terms = tuple[str, dict[str, Any]]
-"""A routing key and a binding's arguments."""
 
 
 @click.command(short_help="Print copies of what passes an exchange.")
@@ -50,13 +41,9 @@ def tap(*, exchange: str, keys: tuple[str, ...], count: int | None, url: str, as
     reader = StdoutReader()
     with connected(url) as connection:
         terms = _terms(connection, exchange, keys)
-        reader.watch(connection.close)
-        try:
-            _print(_copies(connection.channel(), exchange, terms), reader, count, as_json or not sys.stdout.isatty())
-        except ShardmqError as fault:
-            if reader.is_gone:  # that is why the connection was closed
-                raise BrokenPipeError from fault
-            raise
+        with read_by(reader, connection):
+            copies = copies_of(connection, exchange, terms, f"Tapping exchange '{exchange}'")
+            _print(copies, reader, count, as_json or not sys.stdout.isatty())
 
 
 def _terms(connection: "Connection", exchange: str, keys: tuple[str, ...]) -> list[Terms]:
@@ -88,22 +75,9 @@ def _terms(connection: "Connection", exchange: str, keys: tuple[str, ...]) -> li
     return terms
 
 
-def _copies(channel: "Channel", exchange: str, terms: list[Terms]) -> "Iterator[Batch]":
-    """Batches of copies, from a queue that goes with this connection."""
-    limits = {"x-max-length": WAITING_MAX, "x-max-length-bytes": WAITING_BYTES_MAX}
-    queue = channel.queue_declare(exclusive=True, auto_delete=True, arguments=limits).queue
-    copies = channel.consume_batches(queue, PREFETCH)
-    for key, arguments in terms:
-        channel.queue_bind(queue, exchange, key, arguments)
-    click.echo(f"Tapping exchange '{exchange}'", err=True)
-    return copies
-
-
 def _print(copies: "Iterator[Batch]", reader: StdoutReader, count: int | None, as_json: bool) -> None:
     """Print copies until there were enough of them."""
-    shown = 0
-    for batch in copies:
-        messages = batch.messages if count is None else batch.messages[: count - shown]
+    for shown, batch, messages in first_of(copies, count):
         with reader.working():
             if as_json:
                 print_and_ack(batch, messages, reader, as_json=True, ack=True)
@@ -111,6 +85,3 @@ def _print(copies: "Iterator[Batch]", reader: StdoutReader, count: int | None, a
                 for number, message in enumerate(messages, shown + 1):
                     write_whole(number, message)
                 batch.ack()
-        shown += len(messages)
-        if shown == count:
-            return

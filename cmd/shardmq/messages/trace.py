@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from shardmq.cmd.admin.permission import VHOST, named_vhost
+from shardmq.cmd.messages.following import Terms, copies_of, first_of, read_by
 from shardmq.cmd.messages.format import described
 from shardmq.cmd.messages.stdout_reader import StdoutReader
 from shardmq.cmd.terminal.connection import carry_out, connected, rows_of
@@ -16,20 +17,13 @@ from shardmq.cmd.terminal.output import CommandFailed, print_json
 from shardmq.cmd.terminal.rows import Column, Row, RowChoice, names, plain
 from shardmq.cmd.terminal.tables import print_list
 from shardmq.cmd.terminal.values import size
-from shardmq.errors import ShardmqError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from shardmq.client.api.message import Batch, Message
-    from shardmq.client.sync.connection import Connection
 
 EXCHANGE: Final = "amq.rabbitmq.trace"
-PREFETCH: Final = 1000
-WAITING_MAX: Final = 10_000
-WAITING_BYTES_MAX: Final = 64 << 20
-"""What a follower that is behind may have waiting on the broker; the oldest copies are dropped beyond it."""
-
 COLUMNS: Final = (
     *names("name"),
     Column("tracing", text=lambda value: "on" if value else "off"),
@@ -108,33 +102,15 @@ def trace_follow(
                 f"virtual host '{place}' is not traced; `shardmq trace on --vhost {place}` has it traced"
             )
         keys = [f"publish.{name}" for name in exchanges] + [f"deliver.{name}" for name in queues]
-        reader.watch(connection.close)
-        try:
-            copies = _copies(connection, keys or ["#"], place)
+        terms: list[Terms] = [(key, {}) for key in keys or ["#"]]
+        with read_by(reader, connection):
+            copies = copies_of(connection, EXCHANGE, terms, f"Following virtual host '{place}'")
             _print(copies, reader, count, as_json or not sys.stdout.isatty())
-        except ShardmqError as fault:
-            if reader.is_gone:  # that is why the connection was closed
-                raise BrokenPipeError from fault
-            raise
-
-
-def _copies(connection: "Connection", keys: "Sequence[str]", place: str) -> "Iterator[Batch]":
-    """Batches of copies, from a queue that goes with this connection."""
-    channel = connection.channel()
-    limits = {"x-max-length": WAITING_MAX, "x-max-length-bytes": WAITING_BYTES_MAX}
-    queue = channel.queue_declare(exclusive=True, auto_delete=True, arguments=limits).queue
-    copies = channel.consume_batches(queue, PREFETCH, auto_ack=False)
-    for key in keys:
-        channel.queue_bind(queue, EXCHANGE, key)
-    click.echo(f"Following virtual host '{place}'", err=True)
-    return copies
 
 
 def _print(copies: "Iterator[Batch]", reader: StdoutReader, count: int | None, as_json: bool) -> None:
     """Print copies until there were enough of them."""
-    shown = 0
-    for batch in copies:
-        messages = batch.messages if count is None else batch.messages[: count - shown]
+    for _, batch, messages in first_of(copies, count):
         with reader.working():
             for message in messages:
                 facts = traced(message)
@@ -144,9 +120,6 @@ def _print(copies: "Iterator[Batch]", reader: StdoutReader, count: int | None, a
                     click.echo(line(facts, len(message.body), shutil.get_terminal_size().columns))
             reader.flush()
             batch.ack()
-        shown += len(messages)
-        if shown == count:
-            return
 
 
 def traced(message: "Message") -> Row:
