@@ -28,21 +28,7 @@ that process."""
 
 SCHEMES: Final = ("amqp", "amqps", "shardmq", "shardmqs")
 
-PROPERTIES: Final = (
-    "content_type",
-    "content_encoding",
-    "headers",
-    "delivery_mode",
-    "priority",
-    "correlation_id",
-    "reply_to",
-    "expiration",
-    "message_id",
-    "timestamp",
-    "type",
-    "user_id",
-    "app_id",
-)
+PROPERTIES: Final = Properties.__struct_fields__
 """Properties that `dest-publish-properties` may set."""
 
 PREFETCH_MAX: Final = 65_535
