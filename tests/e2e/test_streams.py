@@ -163,7 +163,8 @@ def test_a_reader_reads_on_after_a_process_was_killed(start_broker: StartBroker,
                 break
         publishing.join()
     assert offsets == list(range(MESSAGES)), "something was skipped, or came twice"
-    assert bodies == numbers(0, MESSAGES)
+    # What was refused while the process was away, and published again, is behind what was published meanwhile.
+    assert sorted(bodies, key=int) == numbers(0, MESSAGES)
 
 
 def _publish_numbered(broker: Broker, victim: str) -> None:
