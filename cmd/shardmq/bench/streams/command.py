@@ -29,6 +29,9 @@ LONG_ROWS: Final = ("restart", "seek")
 CURSOR: Final = "cursor"
 """The row that is measured without a broker."""
 
+PARTITION_ROWS: Final = ("partition", "partition-all")
+"""Rows that are measured in a broker of their own, which has used no memory before."""
+
 
 @click.command("streams")
 @click.option("--turns", type=click.IntRange(1, 100), default=3, show_default=True, help="Turns that medians are of.")
@@ -88,7 +91,7 @@ def streams(
     RabbitMQ's streams are used over AMQP 0-9-1, with the same C program as shardmq's. Redis has a C program of its
     own, and writes each command to disk before it answers (appendfsync always). Every message is checked.
     """
-    from shardmq.cmd.bench.streams import groups
+    from shardmq.cmd.bench.streams import groups, tails
 
     disk = disk or next(place for place in DISKS if os.access(place, os.W_OK))
     say = narrator(as_json)
@@ -110,6 +113,10 @@ def streams(
                             say(f"turn {turn} of {turns}: {name}: {broker}: {said}")
         if CURSOR in chosen:
             measured.add(CURSOR, SHARDMQ, groups.cursor(folder))
+        if any(name in chosen for name in PARTITION_ROWS):
+            figures = tails.partitions(folder, messages)
+            for name in PARTITION_ROWS:
+                measured.add(name, SHARDMQ, figures)
         if any(name in chosen for name in LONG_ROWS):
             measure_long(measured, folder, long_messages, turns, say)
     settings = {
@@ -147,7 +154,7 @@ def measurement(
     """A function that measures a row once; None where this broker has no such thing."""
     row = ROWS[name]
     count = int(messages * row.share)
-    if name in (*LONG_ROWS, CURSOR) or broker not in row.brokers:
+    if name in (*LONG_ROWS, *PARTITION_ROWS, CURSOR) or broker not in row.brokers:
         return None
     if row.mode != SDK:
         words = programs.words(name, broker, who, count)
@@ -157,7 +164,7 @@ def measurement(
 
 def by_sdk(name: str, who: Contestant, count: int) -> Callable[[], Figures]:
     """A function that measures a row of the SDK once."""
-    from shardmq.cmd.bench.streams import groups, sdk, workers
+    from shardmq.cmd.bench.streams import groups, sdk, tails, workers
 
     options = {key: int(value) for key, value in (ROWS[name].options or {}).items()}
     measures: dict[str, Callable[..., Figures]] = {
@@ -171,6 +178,7 @@ def by_sdk(name: str, who: Contestant, count: int) -> Callable[[], Figures]:
         "broken": groups.broken,
         "silent": groups.silent,
         "groups": groups.read_by_groups,
+        "group": tails.follow,
         "workers": workers.work,
     }
     measure = measures.get(name) or measures[name.partition("-")[0]]

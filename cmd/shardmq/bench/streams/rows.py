@@ -69,6 +69,12 @@ def groups_row(text: str, groups: int) -> Row:
     return Row(text, READ, brokers=(SHARDMQ,), options={"groups": groups}, mode=SDK)
 
 
+def tail_row(text: str, is_shared: bool, goal: float, of: str = "") -> Row:
+    """A row of the SDK: a group that reads what is published meanwhile."""
+    options: dict[str, int | str] = {"is_shared": is_shared}
+    return Row(text, "end_to_end_msgs_per_s", brokers=(SHARDMQ,), options=options, mode=SDK, share=5, goal=goal, of=of)
+
+
 def time_row(text: str, figure: str, goal: float, unit: str = "ms") -> Row:
     """A row of the SDK: how soon partitions have their owner."""
     return Row(text, figure, unit, (SHARDMQ,), mode=SDK, goal=goal)
@@ -102,6 +108,8 @@ ROWS: Final = {
     "groups-10": groups_row("the same by 10 groups at once, together", 10),
     "groups-100": groups_row("by 100 groups", 100),
     "groups-1000": groups_row("by 1,000 groups", 1000),
+    "group-tail": tail_row("SDK, one group reads a topic of 4 partitions as it is published", False, goal=1_200_000),
+    "group-shared": tail_row("SDK, a shared group, the same", True, goal=0.7, of="group-tail"),
     "join": time_row("a member joins 100 on 1,000 partitions: until all is shared out again", "stable_ms", 1000),
     "interrupted": time_row("partitions interrupted by that, which did not move", "interrupted", 0, "partitions"),
     "broken": time_row("an owner's connection breaks: until a new owner", "taken_ms", 500),
@@ -109,6 +117,8 @@ ROWS: Final = {
     "workers-50": work_row("300 members of a shared group on 4 partitions, 50 ms of work on each message", 50),
     "workers-5": work_row("the same, 5 ms of work", 5),
     "cursor": Row("memory of a group's cursor", "cursor_bytes", "B", (SHARDMQ,), goal=300),
+    "partition": Row("memory of a partition, in its shard", "shard_bytes", "B", (SHARDMQ,), goal=3000),
+    "partition-all": Row("the same, in all processes", "all_bytes", "B", (SHARDMQ,)),
     "restart": Row("restart with a long stream", "restart_ms", "ms", (SHARDMQ,), goal=5_000),
     "seek": Row("find a time in it, cold", "seek_ms", "ms", (SHARDMQ,), goal=10),
 }
