@@ -287,7 +287,14 @@ def _look_into(
     """How a message goes whose properties matter, and its property list as it goes."""
     client = channel.client
     splitter = PublishSplitter(
-        client.state, client.vhost, client.user, method.exchange, method.routing_key, False, getrandbits(32)
+        client.state,
+        client.state.routes,
+        client.vhost,
+        client.user,
+        method.exchange,
+        method.routing_key,
+        False,
+        getrandbits(32),
     )
     if facts.is_direct_reply:
         raw = with_reply_name(raw, channel.reply_name(method.id))

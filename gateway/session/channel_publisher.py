@@ -13,7 +13,7 @@ from shardmq.gateway.links.publish_plan import PublishPlan
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.session.client import Client
 from shardmq.gateway.session.publish_split import PublishPart, PublishSplitter, is_uniform
-from shardmq.gateway.state.routes import Route, RouteTurns
+from shardmq.gateway.state.routes import Route, Routes, RouteTurns
 from shardmq.gateway.state.turns import TURN_BITS, turn_of_keyed, turns_of
 from shardmq.limits import FRAMED_PRODUCERS
 from shardmq.message.record import Record
@@ -101,7 +101,8 @@ class ChannelPublisher:
             client.permissions.check_topic("write", exchange, key)
             if publish.transaction:
                 client.check_staging(publish.transaction, publish.producer)
-            route = state.find_route(client.vhost, exchange, key)
+            find = self._routes(publish.transaction).find if publish.transaction else state.find_route
+            route = find(client.vhost, exchange, key)
             is_plain = is_plain and route is not None and route.turns is None
             route = route if route is None or route.turns is None else _in_turn(route.turns, publish)
             if route is None or (records is not None and not is_uniform(records)):
@@ -143,6 +144,11 @@ class ChannelPublisher:
             self._plans.clear()
             self._plans_of = state.topology_changes
         return self._plans.get((publish.routing_key, publish.exchange, publish.flags))
+
+    def _routes(self, transaction: int) -> Routes:
+        """The routes of messages in a transaction; 0 is none."""
+        routes = self.client.state.routes
+        return routes.of_transaction(transaction) if transaction else routes
 
     def _plan(self, publish: BasicPublish, link: ShardLink, queues: tuple[int, ...]) -> None:
         """Remember how messages like these go."""
@@ -213,9 +219,10 @@ class ChannelPublisher:
         client, state = self.client, self.client.state
         exchange, key, producer = publish.exchange, publish.routing_key, publish.producer
         may_sort = not publish.transaction and (not producer or producer >= FRAMED_PRODUCERS)
-        splitter = PublishSplitter(state, client.vhost, client.user, exchange, key, may_sort)
+        routes = self._routes(publish.transaction)
+        splitter = PublishSplitter(state, routes, client.vhost, client.user, exchange, key, may_sort)
         turns = turns_of(publish) if producer else [(0, publish.count, getrandbits(TURN_BITS))]
-        if len(turns) > 1 and not state.topology.router.turns(client.vhost, exchange, key):
+        if len(turns) > 1 and not routes.router.turns(client.vhost, exchange, key):
             turns = turns[:1]
         parts = splitter.split_in_turns(publish, records, turns)
         self._send_parts(publish, [part._replace(key=key) for part in parts], 0)
@@ -240,8 +247,10 @@ class ChannelPublisher:
                 raise PreconditionFailed(
                     f"producer {producer} may send again in other frames; it publishes messages of one key at a time"
                 )
-            turn = turn_of_keyed(publish)
-            splitter = PublishSplitter(client.state, client.vhost, client.user, publish.exchange, "", True, turn)
+            turn, routes = turn_of_keyed(publish), self._routes(publish.transaction)
+            splitter = PublishSplitter(
+                client.state, routes, client.vhost, client.user, publish.exchange, "", True, turn
+            )
             parts, base = splitter.split_keyed(publish, keys, records)
         except RequestError as error:
             self.refuse(publish.request, publish.request, error.code, error.text)

@@ -12,11 +12,16 @@ from shardmq.message.properties import Properties
 from shardmq.message.record_batch import KEYED
 from shardmq.topology.arguments import QueueArguments
 from shardmq.topology.entities import REPLY_QUEUES, Queue
+from shardmq.topology.partitions import router_for
 from shardmq.topology.policies.matching import Policies
+from shardmq.topology.router import Router
 from shardmq.topology.topology import Topology
 
 ROUTES_MAX: Final = 65_536
 """Routes remembered; past it they are forgotten all at once, which costs less than keeping their order of use."""
+
+TRANSACTIONS_KNOWN_MAX: Final = 1024
+"""Transactions whose routes are remembered; past it they are forgotten all at once."""
 
 
 class Route(tuple[tuple[ShardLink, tuple[int, ...]], ...]):
@@ -91,16 +96,38 @@ class Routes:
         topology: the gateway's replica.
         links: the shards, by number.
         traffic: where publishes are counted.
+        router: that finds them; None for the topology's own.
     """
 
-    def __init__(self, topology: Topology, links: Sequence[ShardLink], traffic: Traffic) -> None:
+    def __init__(
+        self, topology: Topology, links: Sequence[ShardLink], traffic: Traffic, router: Router | None = None
+    ) -> None:
         self._topology = topology
+        self._router = router
         self._links = links
         self._traffic = traffic
         self._by_key: dict[tuple[str, str, str], Route | None] = {}
         self._turns: dict[tuple[str, str, str], Route] = {}
         self._by_queues: dict[tuple[int, ...], Route] = {}
         self._plans: dict[tuple[tuple[int, ...], str, str, int, int], PublishPlan] = {}
+        self._of_transactions: dict[int, Routes] = {}
+
+    @property
+    def router(self) -> Router:
+        """What finds them."""
+        return self._router or self._topology.router
+
+    def of_transaction(self, number: int) -> "Routes":
+        """The routes of an undecided transaction: its topics have the partitions that they had when it began."""
+        routes = self._of_transactions.get(number)
+        if routes is None:
+            router = router_for(self._topology, number)
+            is_other = router is not self._topology.router
+            routes = Routes(self._topology, self._links, self._traffic, router) if is_other else self
+            if len(self._of_transactions) >= TRANSACTIONS_KNOWN_MAX:
+                self._of_transactions.clear()
+            self._of_transactions[number] = routes
+        return routes
 
     def find(self, vhost: str, exchange: str, key: str) -> Route | None:
         """The route of an exchange and routing key; None where messages decide it (`Router.needs_message`).
@@ -114,15 +141,16 @@ class Routes:
         if route is not None or place in self._by_key:
             return route
         topology = self._topology
-        if key and (partition := topology.router.partition_of(vhost, exchange, key)) is not None:
+        router = self._router or topology.router
+        if key and (partition := router.partition_of(vhost, exchange, key)) is not None:
             return self.to((partition,))  # not remembered: keys may all differ, and this is found as fast
         route = None
-        if (vhost, exchange) not in topology.exchanges or not topology.router.needs_message(vhost, exchange):
-            turns = topology.router.turns(vhost, exchange, key)
+        if (vhost, exchange) not in topology.exchanges or not router.needs_message(vhost, exchange):
+            turns = router.turns(vhost, exchange, key)
             if turns:
                 route = self._in_turns(vhost, exchange, key, turns)
             else:
-                route = self.to(topology.router.route(vhost, exchange, key))
+                route = self.to(router.route(vhost, exchange, key))
         if len(self._by_key) >= ROUTES_MAX:
             self._by_key.clear()
         self._by_key[place] = route
@@ -151,7 +179,7 @@ class Routes:
             NotFound: no such exchange.
             AccessRefused: the exchange is internal.
         """
-        return self.to(self._topology.router.route_message(vhost, exchange, keys, properties, turn))
+        return self.to(self.router.route_message(vhost, exchange, keys, properties, turn))
 
     def to(self, queues: Sequence[Queue]) -> Route:
         """The route to these queues: the same object each time, so that neighbours with one route are seen to be."""
@@ -186,3 +214,4 @@ class Routes:
         self._turns.clear()
         self._by_queues.clear()
         self._plans.clear()
+        self._of_transactions.clear()

@@ -103,6 +103,8 @@ class Topic(msgspec.Struct, frozen=True, array_like=True):
         partitions: ids of its queues, in order; partitions are added, never removed.
         arguments: as declared.
         epoch: 1 when it is new, and one more each time partitions are added.
+        growth: for each time partitions were added, as far as undecided transactions need to know: the number of the
+            next new transaction then, and how many partitions there had been.
     """
 
     vhost: str
@@ -110,6 +112,7 @@ class Topic(msgspec.Struct, frozen=True, array_like=True):
     partitions: tuple[int, ...]
     arguments: dict[str, Any] = {}
     epoch: int = 1
+    growth: tuple[tuple[int, int], ...] = ()
 
 
 class Vhost(msgspec.Struct, frozen=True, array_like=True):
@@ -238,6 +241,7 @@ class OpenTransaction(msgspec.Struct, frozen=True, array_like=True):
         user: who began it. Only this user and administrators may publish to it, commit and abort it.
         timeout_ms: it is aborted when nobody has begun it for so long.
         touched_ms: when somebody last began it, in steady time.
+        growing: topics that were getting partitions when it was new, and how many they had, by which it goes.
     """
 
     vhost: str
@@ -246,6 +250,7 @@ class OpenTransaction(msgspec.Struct, frozen=True, array_like=True):
     user: str
     timeout_ms: int
     touched_ms: int
+    growing: dict[str, int] = {}
 
 
 PARTITIONS_MAX: Final = 10_000

@@ -4,8 +4,8 @@ The bindings of an exchange lead to queues and to other exchanges, whose binding
 exchange match nothing, its alternate exchange is tried. No exchange is passed twice, so cycles end.
 """
 
-from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections import ChainMap, Counter
+from collections.abc import Container, Iterator, Mapping, MutableMapping, Sequence
 from math import lcm
 from typing import Final
 
@@ -51,13 +51,28 @@ class Router:
         self._exchanges = exchanges
         self._queues = queues
         self._policies = policies
-        self._matchers: dict[tuple[str, str], ExchangeType] = {}
+        self._matchers: MutableMapping[tuple[str, str], ExchangeType] = {}
         self._bound_exchanges: dict[tuple[str, str], BindingCounts] = {}  # by the exchange they are bound to
         self._alternates_to_default: Counter[str] = Counter()
         self._routes: dict[tuple[str, str, str], tuple[Queue, ...]] = {}
         self._routes_size = 0
         self._needs_message: dict[tuple[str, str], bool] = {}
         self._turns: dict[tuple[str, str, bool], int] = {}
+
+    def with_partitions(self, counts: Mapping[tuple[str, str], int]) -> "Router":
+        """The routes where topics have the first so many of their partitions alone; until the next change.
+
+        Args:
+            counts: of partitions, by virtual host and name of the topic.
+        """
+        matchers = {topic: self._matchers.get(topic) for topic in counts}
+        fewer = {
+            topic: matcher.first(counts[topic]) for topic, matcher in matchers.items() if isinstance(matcher, Partition)
+        }
+        router = Router(self._vhosts, self._exchanges, self._queues, self._policies)
+        router._matchers = ChainMap[tuple[str, str], ExchangeType]({**fewer}, self._matchers)
+        router._bound_exchanges = self._bound_exchanges
+        return router
 
     def route(self, vhost: str, exchange: str, routing_key: str) -> tuple[Queue, ...]:
         """The queues of a message that has one routing key, each once, where `needs_message` is false.

@@ -41,6 +41,7 @@ class Topology:
         permissions: by user and virtual host.
         transactions: the undecided ones, by number.
         topics: by virtual host and name.
+        grown: the topics among them that an undecided transaction may know with fewer partitions.
         policies: and operator policies.
         topic_permissions: by user and virtual host, then by exchange.
         tracing: the part of messages that is traced, by virtual host; 0 to 1. Others are not traced.
@@ -62,6 +63,7 @@ class Topology:
         self.transactions: dict[int, OpenTransaction] = {}
         self._transactions_by_name: dict[tuple[str, str], OpenTransaction] = {}
         self.topics: dict[tuple[str, str], Topic] = {}
+        self.grown: set[tuple[str, str]] = set()
         self._partitions: dict[int, tuple[str, str]] = {}  # names of topics, by id of the queue
         self._queues_by_id: dict[int, Queue] = {}
         self._bindings_by_exchange: dict[tuple[str, str], dict[BindingId, Binding]] = {}
@@ -307,9 +309,12 @@ class Topology:
         topic = change.topic
         name = topic.vhost, topic.name
         self.topics[name] = topic
+        if topic.growth:
+            self.grown.add(name)
         self._partitions.update(dict.fromkeys(topic.partitions, name))
 
     def _remove_topic(self, change: kinds.TopicRemoved) -> None:
+        self.grown.discard((change.vhost, change.name))
         for queue in self.topics.pop((change.vhost, change.name)).partitions:
             del self._partitions[queue]
 

@@ -267,7 +267,8 @@ class CommandExecutor:
         Raises:
             RequestError: it is refused: by the rules, for lack of room on the disk, or as a queue is out of service.
         """
-        placement = QueuePlacement(self._next_queue, len(self._shards), self._queues.coming)
+        next_transaction = self._transactions.next_number
+        placement = QueuePlacement(self._next_queue, len(self._shards), self._queues.coming, next_transaction)
         changes = changes_for(self._topology, command, placement)
         self._store.check_room(changes)
         self._queues.check_in_service(changes)
@@ -295,7 +296,7 @@ class CommandExecutor:
 
     def _begin_transaction_command(self, pending: PendingCommand, command: TransactionCommand) -> None:
         try:
-            facts = self._transactions.facts(command, self._two_phase_commit.following)
+            facts = self._transactions.facts(command, self._two_phase_commit.following, self._queues.growing)
             outcome = outcome_of(self._topology, command, facts)
             self._store.check_room(outcome.changes)
         except RequestError as error:

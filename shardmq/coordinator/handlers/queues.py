@@ -6,7 +6,7 @@ message is routed to a queue that its shard does not have.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -55,11 +55,17 @@ class QueueSteps:
         self._replicas = replicas
         self._progress = progress
         self._coming: Counter[str] = Counter()
+        self._growing: dict[tuple[str, str], None] = {}
 
     @property
     def coming(self) -> Mapping[str, int]:
         """How many queues are being declared and not in the topology yet, by virtual host."""
         return self._coming
+
+    @property
+    def growing(self) -> Collection[tuple[str, str]]:
+        """The topics that are getting partitions which are not in the topology yet, by virtual host and name."""
+        return self._growing.keys()
 
     def check_in_service(self, changes: Sequence[Change]) -> None:
         """Refuse to delete a queue that is out of service.
@@ -79,6 +85,8 @@ class QueueSteps:
         pending.coming = changes
         added = {change.queue.name: change.queue for change in changes if isinstance(change, QueueAdded)}
         self._coming[command.vhost] += len(added)
+        if changes and isinstance(command, ExtendTopic):
+            self._growing[command.vhost, command.name] = None
         if isinstance(command, DeclareQueue):
             names = [command.name]
         else:
@@ -154,6 +162,8 @@ class QueueSteps:
     def _publish(self, pending: PendingCommand) -> None:
         coming, pending.coming = pending.coming, ()
         if coming:
+            if isinstance(pending.command, ExtendTopic):
+                del self._growing[pending.command.vhost, pending.command.name]
             self._coming[pending.command.vhost] -= sum(isinstance(change, QueueAdded) for change in coming)
             self._replicas.tell(coming, pending.user)
 

@@ -21,17 +21,19 @@ GENERATED: Final = (SERVER_NAMED, REPLY_QUEUES)
 
 @dataclass(frozen=True, slots=True)
 class QueuePlacement:
-    """The id and the shard of the next new queue.
+    """The id and the shard of the next new queue, and when in the order of transactions it is declared.
 
     Attributes:
         next_queue: the id; ids are never given twice.
         shards: how many there are.
         coming: by virtual host, queues that are being declared and not in the topology yet; they count for its limit.
+        next_transaction: number of the next new transaction.
     """
 
     next_queue: int
     shards: int
     coming: Mapping[str, int] = field(default_factory=dict)
+    next_transaction: int = 1
 
     def of(self, vhost: str, name: str) -> int:
         """The shard for a queue's name. It is chosen at the declaration, and stored with the queue."""

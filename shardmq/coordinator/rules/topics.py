@@ -28,6 +28,7 @@ from shardmq.topology.entities import (
     check_name_free,
     partition_name,
 )
+from shardmq.topology.partitions import growth_with
 from shardmq.topology.topology import Topology
 
 PARTITION_ORDER: Final = "x-stream-partition-order"
@@ -107,7 +108,8 @@ def _partitions_added(topology: Topology, topic: Topic, count: int, places: Queu
         if binding_id(binding) not in topology.bindings:
             changes.append(BindingAdded(binding))
     partitions = (*topic.partitions, *[queue.id for queue in queues])
-    return [*changes, TopicPut(Topic(vhost, name, partitions, topic.arguments, topic.epoch + 1))]
+    growth = growth_with(topic, places.next_transaction, topology.transactions.values()) if topic.partitions else ()
+    return [*changes, TopicPut(Topic(vhost, name, partitions, topic.arguments, topic.epoch + 1, growth))]
 
 
 def _partition_arguments(topic: Topic) -> dict[str, Any]:

@@ -5,7 +5,7 @@
                               └────────┼─ abort, its time is over, its virtual host is deleted ─► (no such name)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,12 +30,14 @@ class TransactionFacts:
         now_ms: steady time.
         committed: the number under which the name in question was committed, if it was.
         following: how many decisions some shard has yet to follow.
+        growing: virtual host and name of the topics that are getting partitions, of which gateways have not heard.
     """
 
     next_number: int
     now_ms: int
     committed: int | None = None
     following: int = 0
+    growing: Collection[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,9 @@ def _begin(topology: Topology, command: BeginTransaction, now: TransactionFacts)
             f"cannot begin transaction '{command.name}': {now.following} that are decided wait for a "
             "shard that is away or busy; try again later"
         )
-    new = OpenTransaction(command.vhost, command.name, now.next_number, command.user, timeout_ms, now.now_ms)
+    topics = topology.topics
+    growing = {name: len(topics[vhost, name].partitions) for vhost, name in now.growing if vhost == command.vhost}
+    new = OpenTransaction(command.vhost, command.name, now.next_number, command.user, timeout_ms, now.now_ms, growing)
     return Outcome([TransactionBegun(new)], (new.number, False))
 
 

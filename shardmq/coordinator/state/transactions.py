@@ -1,7 +1,7 @@
 """What the coordinator knows of transactions beside the topology: their numbers, committed names, the time."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from shardmq.coordinator.rules.transactions import TransactionCommand, TransactionFacts, is_overdue
@@ -26,13 +26,16 @@ class TransactionState:
         store: knows what was committed.
         clock: steady time.
         next_number: of the next new transaction.
+
+    Attributes:
+        next_number: of the next new transaction.
     """
 
     def __init__(self, topology: Topology, store: Store, clock: SteadyClock, next_number: int) -> None:
         self._topology = topology
         self._store = store
         self._clock = clock
-        self._next_number = next_number
+        self.next_number = next_number
         self._committed: dict[tuple[str, str], int] = {}  # committed in this pass, not yet on disk
         self._removed: set[str] = set()  # virtual hosts, likewise
         self._expiring: set[int] = set()
@@ -45,17 +48,20 @@ class TransactionState:
         """Steady time."""
         return self._clock.now_ms()
 
-    def facts(self, command: TransactionCommand, following: int) -> TransactionFacts:
+    def facts(
+        self, command: TransactionCommand, following: int, growing: Collection[tuple[str, str]]
+    ) -> TransactionFacts:
         """What the rules need to know for a command."""
         now_ms = self.now_ms
-        return TransactionFacts(self._next_number, now_ms, self._find(command.vhost, command.name, now_ms), following)
+        committed = self._find(command.vhost, command.name, now_ms)
+        return TransactionFacts(self.next_number, now_ms, committed, following, growing)
 
     def take_in(self, changes: Iterable[Change]) -> None:
         """Take in changes that were decided in this pass, and are not yet on disk."""
         for change in changes:
             match change:
                 case TransactionBegun(there):
-                    self._next_number = max(self._next_number, there.number + 1)
+                    self.next_number = max(self.next_number, there.number + 1)
                     self._next_due_ms = min(self._next_due_ms, there.touched_ms + there.timeout_ms)
                     self._is_note_due = True
                 case TransactionEnded():

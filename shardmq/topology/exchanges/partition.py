@@ -42,6 +42,12 @@ class Partition(ExchangeType):
         """How many partitions there are."""
         return len(self._bound)
 
+    def first(self, count: int) -> "Partition":
+        """An exchange with the first so many of these partitions."""
+        fewer = Partition({PARTITIONER: self._partitioner})
+        fewer._bound = {number: destination for number, destination in self._bound.items() if number < count}
+        return fewer
+
     def takes_turns(self, routing_key: str) -> bool:
         """Whether messages with this key take partitions in turns: nothing in them says which."""
         return self._partitioner == "round-robin" or (self._partitioner == "key" and not routing_key)
