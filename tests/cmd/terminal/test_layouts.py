@@ -122,6 +122,7 @@ def compared_in_spark() -> None:
     ]
     for confirms, rate in (("confirms", 1_234.5), ("no confirms", 23_456.7)):
         outcomes.append(spark.Outcome(f"RabbitMQ 4.0.5, pika, {confirms}", 187_000, rate, rate, rate))
+    outcomes.append(spark.Outcome("shardmq, readStream", 2_000_000, 1_123_456.7, 999_999.9, 1_234_567.8))
     spark.print_outcomes(outcomes, 2_000_000, 100, 3, "local[2]")
 
 

@@ -12,4 +12,5 @@ growth.py           `bench growth`: what a message costs as something grows.
 record.py           Results as files, from which the documents' tables and plots are made.
 spark.py            `bench spark`.
 spark_sinks.py      The ways of publishing a DataFrame.
+spark_sources.py    The ways of reading a topic.
 """

@@ -193,7 +193,7 @@ def own_arguments(load: Load, broker: Contestant, messages: int) -> list[str]:
     count = "--rows" if load.mode == "spark" else "--messages"
     options = {"url": broker.url, **load.options}
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    words += ["--no-rabbitmq"] if load.mode == "spark" else []
+    words += ["--no-rabbitmq", "--no-topic"] if load.mode == "spark" else []
     return ["bench", load.mode, count, str(messages), *words, "--json"]
 
 

@@ -1,4 +1,4 @@
-"""`shardmq bench spark`: a DataFrame published exactly once, at least once, and with pika to RabbitMQ beside it."""
+"""`shardmq bench spark`: a DataFrame published exactly once, at least once, with pika to RabbitMQ, and topics read."""
 
 import contextlib
 import importlib.util
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from shardmq.cmd.bench.compare.spark_sinks import Sink
+    from shardmq.cmd.bench.compare.spark_sources import Source
 
 WARM_ROWS: Final = 200_000
 """Rows published before the measurement: Java compiles what runs often, Python workers import modules."""
@@ -31,12 +32,12 @@ ASKED_ROWS_PER_S: Final = 200_000
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The figures of one way of publishing.
+    """The figures of one way of publishing or reading.
 
     Attributes:
-        sink: name of the way of publishing.
+        sink: name of that way.
         rows: rows of each turn.
-        rows_per_s: median of the turns, from the job's start to the last message in its queue.
+        rows_per_s: median of the turns, from the job's start to the last message in its queue, or to the job's end.
         rows_per_s_min: the least of them.
         rows_per_s_max: the greatest.
         note: remark for people, such as why there are no figures.
@@ -72,6 +73,7 @@ class Outcome(msgspec.Struct, frozen=True):
 @click.option(
     "--rabbitmq/--no-rabbitmq", default=True, show_default=True, help="Measure RabbitMQ too, where it is installed."
 )
+@click.option("--topic/--no-topic", default=True, show_default=True, help="Measure reading a topic, too.")
 @JSON
 def spark(
     *,
@@ -83,13 +85,15 @@ def spark(
     master: str,
     url: str | None,
     rabbitmq: bool,
+    topic: bool,
     as_json: bool,
 ) -> None:
-    """Measure how many rows a second Spark publishes, exactly once and at least once.
+    """Measure how many rows a second Spark publishes, exactly once and at least once, and reads from a topic.
 
     The time is from the start of the job until the queues have all messages; the ways of publishing take turns.
     RabbitMQ is given rows of the same DataFrame for a few seconds, by pika in foreachPartition, with a confirm for each
-    message and without confirms.
+    message and without confirms. A topic with as many messages and partitions is read whole, as a batch and as a
+    stream, until the job's end.
     """
     from shardmq.cmd.bench.compare.spark_sinks import PROBES, frame
     from shardmq.cmd.spark.session import session
@@ -103,8 +107,10 @@ def spark(
         for sink in [*sinks] * PROBES:
             count = min(rows, sink.rows_max or WARM_ROWS)
             sink.publish(frame(started, count, size, sink.queues, partitions))
-        rates = measure(started, sinks, Load(rows, size, partitions), turns, say)
-    outcomes = [outcome(sink, rows, rates[sink.name]) for sink in sinks] + absent
+        load = Load(rows, size, partitions)
+        rates = measure(started, sinks, load, turns, say)
+        read = read_topic(started, url, load, turns, say) if topic else []
+    outcomes = [outcome(sink, rows, rates[sink.name]) for sink in sinks] + absent + read
     if not as_json:
         print_outcomes(outcomes, rows, size, turns, master)
         return
@@ -176,6 +182,26 @@ def measure(session: "SparkSession", sinks: "list[Sink]", load: Load, turns: int
     return rates
 
 
+def read_topic(session: "SparkSession", url: str, load: Load, turns: int, say: Say) -> list[Outcome]:
+    """Read a topic by each source in each turn, after one that does not count."""
+    from shardmq.cmd.bench.compare.spark_sources import BatchSource, StreamSource, Topic
+
+    outcomes = []
+    with contextlib.closing(Topic(url, load.rows, load.size, load.partitions)) as topic:
+        sources: list[Source] = [BatchSource(topic), StreamSource(topic)]
+        rates: dict[str, list[float]] = {source.name: [] for source in sources}
+        for turn in range(turns + 1):
+            for source in sources:
+                rate = load.rows / source.read(session)
+                if turn:
+                    rates[source.name].append(rate)
+                    say(f"turn {turn} of {turns}: {source.name}: {rate:,.0f} rows/s")
+        for name, found in rates.items():
+            median, least, most = (round(each, 1) for each in (statistics.median(found), min(found), max(found)))
+            outcomes.append(Outcome(name, load.rows, median, least, most))
+    return outcomes
+
+
 def outcome(sink: "Sink", rows: int, rates: list[float]) -> Outcome:
     """The median of a sink's turns."""
     count = rows if sink.rows_max is None else min(rows, sink.rows_max)
@@ -193,12 +219,11 @@ def print_outcomes(outcomes: list[Outcome], rows: int, size: int, turns: int, ma
         return first / row["rows_per_s"] if first and row["rows_per_s"] else None
 
     columns = (
-        Column("published by", lambda row: row["sink"]),
+        Column("by", lambda row: row["sink"]),
         Column("rows/s", lambda row: row["rows_per_s"], is_number=True, text=whole, style=lambda _row: "bold"),
         Column("ratio", ratio, is_number=True, text=lambda times: f"{times:.1f} x"),
         Column("min", lambda row: row["rows_per_s_min"], is_number=True, text=whole),
         Column("max", lambda row: row["rows_per_s_max"], is_number=True, text=whole),
-        Column("rows", is_number=True),
     )
     what = f"{rows:,} rows of {size} bytes, {master}, {counted(turns, 'turn')}"
     title = f"{what}: from the job's start until all is in its queues; ratio: exactly-once to each"
