@@ -20,6 +20,7 @@ from shardmq.cmd.run.broker import Broker
 from .browser import Browser
 from .command_lines import ASKING, lines_of
 from .searching import search_a_topic
+from .shovelling import add_and_delete_shovels
 from .window import Page, chromium, start_chromium
 
 if chromium() is None:
@@ -231,6 +232,12 @@ def test_a_transaction_is_given_up(page: Page, channel: shardmq.Channel, connect
     assert connection.topology("transactions") == []
 
 
+def test_shovels_are_added_restarted_and_deleted(
+    page: Page, managed: Broker, connection: shardmq.Connection, channel: shardmq.Channel
+) -> None:
+    add_and_delete_shovels(page, managed.url, connection, channel)
+
+
 def test_definitions_are_imported(page: Page, channel: shardmq.Channel, tmp_path: Path) -> None:
     file = tmp_path / "definitions.json"
     queue = {"name": "imported", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
@@ -288,6 +295,9 @@ def test_users_without_rights_are_told(page: Page, managed: Broker, connection: 
     assert [each.text for each in page.driver.find_elements(By.CSS_SELECTOR, "nav a")][-1] == "Virtual hosts"
     page.open("users")
     page.sees("You may not see this: Not administrator user")
+    page.open("shovels")
+    page.sees("There are none.")
+    assert "Add a shovel" not in page.find("main").text
     page.open("queues/%2F/billing")
     page.click("Purge")
     page.find("dialog[open] input").send_keys("billing")
@@ -313,7 +323,7 @@ VIEWS = (
         "topology",
         "trace",
     ),
-    *("connections", "policies", "users", "vhosts", "processes", "definitions"),
+    *("shovels", "connections", "policies", "users", "vhosts", "processes", "definitions"),
 )
 
 PICTURES = {"overview-dark", "queues-light"}

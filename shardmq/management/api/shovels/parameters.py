@@ -16,10 +16,11 @@ def parameter_row(row: Row) -> Row:
 
 
 def shovel_row(row: Row, node: str) -> Row:
-    """The state of a shovel, in RabbitMQ's words."""
+    """The state of a shovel, in RabbitMQ's words, and since when it is in that (ms since 1970)."""
     shown = {name: value for name, value in row.items() if name not in ("error", "since")}
+    since = {"since": round(row["since"] * 1000)} if row["since"] else {}
     reason = {"reason": row["error"]} if row["error"] else {}
-    return {"node": node, "type": "dynamic", **shown, **reason}
+    return {"node": node, "type": "dynamic", **shown, **since, **reason}
 
 
 async def _parameters(call: Call, vhost: str | None = None, component: str | None = None) -> list[Row]:

@@ -9,6 +9,7 @@ import { Policies } from "./policies.js";
 import { Processes } from "./processes.js";
 import { Queue } from "./queue.js";
 import { Queues } from "./queues.js";
+import { Shovel, Shovels } from "./shovels.js";
 import { Topic, Topics } from "./topics.js";
 import { Topology } from "./topology.js";
 import { Trace } from "./trace.js";
@@ -26,6 +27,7 @@ export const NAVIGATION = [
   { view: "topology", title: "Topology" },
   { view: "connections", title: "Connections" },
   { view: "transactions", title: "Transactions" },
+  { view: "shovels", title: "Shovels" },
   { view: "policies", title: "Policies", tags: ["policymaker", "administrator"] },
   { view: "users", title: "Users", tags: ["administrator"] },
   { view: "vhosts", title: "Virtual hosts" },
@@ -45,6 +47,7 @@ export const VIEWS = {
   trace: Trace,
   connections: one(Connections, Connection),
   transactions: Transactions,
+  shovels: one(Shovels, Shovel),
   policies: Policies,
   users: Users,
   vhosts: VirtualHosts,
