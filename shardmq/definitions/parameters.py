@@ -35,9 +35,15 @@ def shovel_rows(topology: Topology) -> list[Row]:
     rows = []
     for each in topology.parameters:
         if each.component == SHOVEL:
-            settings = read_shovel(each.name, each.value)
             found = states.get((each.vhost, each.name, each.generation), NO_STATE)
-            facts = {**end_facts("src", settings.source), **end_facts("dest", settings.destination)}
+            try:
+                settings = read_shovel(each.name, each.value)
+            except InvalidRequest as fault:  # of another version, or of a backup that somebody has changed
+                text = f"its settings cannot be read: {fault.text}; set it anew, or delete it"
+                found = {**NO_STATE, "state": "terminated", "error": text}
+                facts: Row = {"src_uri": "", "dest_uri": ""}
+            else:
+                facts = {**end_facts("src", settings.source), **end_facts("dest", settings.destination)}
             rows.append({"name": each.name, "vhost": each.vhost, **{name: found[name] for name in NO_STATE}, **facts})
     return rows
 

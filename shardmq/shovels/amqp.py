@@ -204,6 +204,10 @@ class AmqpDestination:
         await self._connection.drain()
         await self._wait(0)
 
+    def check(self) -> None:
+        """Make sure that it is there."""
+        self._connection.check()
+
     async def close(self) -> None:
         """Close it."""
         await self._connection.close()

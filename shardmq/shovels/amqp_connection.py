@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 from typing import Final, Self, TypeVar
 
-from shardmq.client.api.tls import context_for, server_name, why
+from shardmq.client.api.tls import context_for, hung_up, server_name, why
 from shardmq.client.api.url import Address
 from shardmq.errors import AuthenticationFailed, ConnectionLost, RequestError, ShardmqError, Timeout, request_error
 from shardmq.protocol.amqp.events import BODY, END, FRAME_OVERHEAD, HEADER, HEARTBEAT, METHOD, PROTOCOL_HEADER
@@ -118,6 +118,10 @@ class AmqpConnection:
         self._writer.write(PROTOCOL_HEADER)
         self._tasks.append(asyncio.create_task(self._read()))
         try:
+            await self._answer(ConnectionStart)
+        except ConnectionLost as lost:
+            raise ConnectionLost(hung_up(str(address), address, is_open=False)) from lost
+        try:
             await self._log_in(address)
         except ConnectionLost as lost:
             text = f"{address} refused user '{address.user}' or virtual host '{address.vhost}': {lost.text}"
@@ -127,7 +131,6 @@ class AmqpConnection:
         await self.open_channel()
 
     async def _log_in(self, address: Address) -> None:
-        await self._answer(ConnectionStart)
         properties = {"product": "shardmq", "version": VERSION, "capabilities": CAPABILITIES}
         mechanism, response = "PLAIN", f"\0{address.user}\0{address.password}".encode()
         if not address.user:

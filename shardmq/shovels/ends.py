@@ -35,5 +35,12 @@ class Destination(Protocol):
             ShardmqError: something of it was not taken.
         """
 
+    def check(self) -> None:
+        """Make sure that it is there.
+
+        Raises:
+            ShardmqError: why it is not.
+        """
+
     async def close(self) -> None:
         """Close it."""

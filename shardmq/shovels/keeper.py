@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from shardmq.client.aio.connection import Connection, connect
-from shardmq.errors import ShardmqError
+from shardmq.errors import InvalidRequest, ShardmqError
 from shardmq.shovels.shovel import Shovel
-from shardmq.topology.parameters.shovel import SHOVEL
+from shardmq.topology.parameters.shovel import SHOVEL, read_shovel
 
 LOOK_SECONDS: Final = 0.5
 """Between two looks at the parameters."""
@@ -38,6 +38,7 @@ class Keeper:
         self._url = url
         self._here = here
         self._shovels: dict[tuple[str, str], Shovel] = {}
+        self._unreadable: dict[tuple[str, str], int] = {}
         self._reported: list[dict[str, Any]] | None = None
         self._report_at = self._repeat_at = 0.0
         self._fault = ""
@@ -81,12 +82,25 @@ class Keeper:
             if place not in wanted or wanted[place]["generation"] != shovel.generation
         ]
         await asyncio.gather(*(self._shovels.pop(place).stop() for place in over))
+        self._unreadable = {place: known for place, known in self._unreadable.items() if place in wanted}
         for place in wanted.keys() - self._shovels.keys():
-            self._shovels[place] = Shovel(wanted[place], self._here)
+            self._begin(place, wanted[place])
         for shovel in [shovel for shovel in self._shovels.values() if shovel.is_done]:
             await connection.parameter_delete(shovel.vhost, SHOVEL, shovel.name, shovel.generation)
             _log.info("shovel '%s' in vhost '%s' has moved all, and is deleted", shovel.name, shovel.vhost)
         await self._report(connection)
+
+    def _begin(self, place: tuple[str, str], row: dict[str, Any]) -> None:
+        """Start a shovel. One whose settings make no sense is left alone: lists say why, and others are started."""
+        if self._unreadable.get(place) == row["generation"]:
+            return
+        try:
+            settings = read_shovel(row["name"], row["value"])
+        except InvalidRequest as fault:
+            self._unreadable[place] = row["generation"]
+            _log.warning("shovel '%s' in vhost '%s' cannot be started: %s", row["name"], row["vhost"], fault.text)
+        else:
+            self._shovels[place] = Shovel(row, settings, self._here)
 
     async def _report(self, connection: Connection) -> None:
         now = time.monotonic()

@@ -6,7 +6,7 @@ from typing import Final, Self
 from shardmq.client.aio.channel import Channel
 from shardmq.client.aio.connection import Connection, connect
 from shardmq.client.api.message import properties_of_copy
-from shardmq.errors import NotFound
+from shardmq.errors import ConnectionLost, NotFound
 from shardmq.shovels.message import ShovelMessage
 from shardmq.topology.parameters.shovel import ShovelEnd, ShovelSettings
 
@@ -145,6 +145,11 @@ class NativeDestination:
     async def flush(self) -> None:
         """Wait until all that was published is confirmed."""
         await self._publisher.flush()
+
+    def check(self) -> None:
+        """Make sure that it is there."""
+        if not self._connection.is_open:
+            raise ConnectionLost("the connection to the destination is lost")
 
     async def close(self) -> None:
         """Close it."""

@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from shardmq.errors import ShardmqError
@@ -12,11 +12,17 @@ from shardmq.shovels.amqp import AmqpDestination, AmqpSource
 from shardmq.shovels.ends import Destination, Source
 from shardmq.shovels.message import Labels
 from shardmq.shovels.native import NativeDestination, NativeSource
-from shardmq.shovels.transfer import move
-from shardmq.topology.parameters.shovel import ShovelSettings, local_vhost, read_shovel, scrubbed
+from shardmq.shovels.transfer import Progress, move
+from shardmq.topology.parameters.shovel import ShovelEnd, ShovelSettings, local_vhost, scrubbed
 
 CLOSE_SECONDS: Final = 5.0
 """For the ends of a shovel to close."""
+
+CHECK_SECONDS: Final = 1.0
+"""Between two looks at whether the destination is still there."""
+
+Opened = TypeVar("Opened", Source, Destination)
+Open = Callable[[str, ShovelSettings], Awaitable[Opened]]
 
 _log = logging.getLogger(__name__)
 
@@ -26,6 +32,7 @@ class Shovel:
 
     Args:
         row: its parameter, as the broker lists it.
+        settings: what that says.
         here: returns the URL of this broker for a virtual host.
 
     Attributes:
@@ -33,18 +40,18 @@ class Shovel:
         is_done: whether it has moved all that it was to move.
     """
 
-    def __init__(self, row: dict[str, Any], here: Callable[[str], str]) -> None:
+    def __init__(self, row: dict[str, Any], settings: ShovelSettings, here: Callable[[str], str]) -> None:
         self.vhost: str = row["vhost"]
         self.name: str = row["name"]
         self.generation: int = row["generation"]
         self.is_done = False
-        self._settings = read_shovel(self.name, row["value"])
+        self._settings = settings
         self._here = here
         self._state = "starting"
         self._error = ""
-        self._moved = 0
+        self._progress = Progress()
         self._since = time.time()
-        self._tries = 0
+        self._turns: dict[str, int] = {}
         self._task = asyncio.create_task(self._run())
 
     @property
@@ -55,7 +62,7 @@ class Shovel:
             "name": self.name,
             "generation": self.generation,
             "state": self._state,
-            "moved": self._moved,
+            "moved": self._progress.moved,
             "error": self._error,
             "since": round(self._since, 3),
         }
@@ -92,7 +99,6 @@ class Shovel:
             ShardmqError, OSError: an end is lost.
         """
         settings = self._settings
-        self._tries += 1
         destination: Destination | None = None
         source: Source | None = None
         try:
@@ -100,7 +106,9 @@ class Shovel:
             source = await self._source(settings)
             self._turn("running")
             _log.info("shovel '%s' in vhost '%s' is running", self.name, self.vhost)
-            await move(source, destination, settings, Labels(self.name, self.vhost, settings), self._count)
+            self._progress.begin(source, settings)
+            labels = Labels(self.name, self.vhost, settings)
+            await _while_there(destination, move(source, destination, settings, labels, self._progress))
             self.is_done = True
         finally:
             for end in (source, destination):
@@ -109,29 +117,25 @@ class Shovel:
         self._turn("terminated")
 
     async def _source(self, settings: ShovelSettings) -> Source:
-        uri = self._chosen(settings.source.uris)
-        vhost = local_vhost(uri)
-        if vhost is not None:
-            return await NativeSource.open(self._here(vhost), settings)
-        if urlsplit(uri).scheme.startswith("shardmq"):
-            return await NativeSource.open(uri, settings)
-        return await AmqpSource.open(uri, settings)
+        return await self._opened("source", settings.source, NativeSource.open, AmqpSource.open)
 
     async def _destination(self, settings: ShovelSettings) -> Destination:
-        uri = self._chosen(settings.destination.uris)
+        return await self._opened("destination", settings.destination, NativeDestination.open, AmqpDestination.open)
+
+    async def _opened(self, side: str, end: ShovelEnd, native: Open[Opened], amqp: Open[Opened]) -> Opened:
+        """Open an end at its next URI; where that fails, it is the turn of the one behind it."""
+        turn = self._turns.get(side, 0)
+        uri = end.uris[turn % len(end.uris)]
         vhost = local_vhost(uri)
-        if vhost is not None:
-            return await NativeDestination.open(self._here(vhost), settings)
-        if urlsplit(uri).scheme.startswith("shardmq"):
-            return await NativeDestination.open(uri, settings)
-        return await AmqpDestination.open(uri, settings)
-
-    def _chosen(self, uris: tuple[str, ...]) -> str:
-        """The URI of this try: each in turn."""
-        return uris[(self._tries - 1) % len(uris)]
-
-    def _count(self, messages: int) -> None:
-        self._moved += messages
+        try:
+            if vhost is not None:
+                return await native(self._here(vhost), self._settings)
+            if urlsplit(uri).scheme.startswith("shardmq"):
+                return await native(uri, self._settings)
+            return await amqp(uri, self._settings)
+        except (ShardmqError, OSError):
+            self._turns[side] = turn + 1
+            raise
 
     def _failed(self, text: str) -> None:
         said = scrubbed(text, self._settings)
@@ -139,6 +143,22 @@ class Shovel:
             _log.warning("shovel '%s' in vhost '%s': %s", self.name, self.vhost, said)
         self._error = said
         self._turn("terminated")
+
+
+async def _while_there(destination: Destination, work: Coroutine[Any, Any, None]) -> None:
+    """Carry out work, and end it where the destination is lost: while nothing comes, nothing else would notice.
+
+    Raises:
+        ShardmqError: it is lost, or the work raised it.
+    """
+    working = asyncio.create_task(work)
+    try:
+        while not (await asyncio.wait([working], timeout=CHECK_SECONDS))[0]:
+            destination.check()
+        working.result()
+    finally:
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
 
 
 async def _close(end: Source | Destination) -> None:

@@ -1,14 +1,45 @@
 """Moves messages from a source to a destination."""
 
-from collections.abc import Callable
-
 from shardmq.shovels.ends import Destination, Source
 from shardmq.shovels.message import Labels
 from shardmq.topology.parameters.shovel import ShovelSettings
 
 
+class Progress:
+    """How far a shovel is, over all its connections.
+
+    Attributes:
+        moved: messages so far.
+        left: messages until it has moved all that it was to move; None for no end.
+    """
+
+    def __init__(self) -> None:
+        self.moved = 0
+        self.left: int | None = None
+        self._has_begun = False
+
+    def begin(self, source: Source, settings: ShovelSettings) -> None:
+        """Note how many there are to move: the first time, so that a lost connection does not begin the count anew."""
+        if self._has_begun:
+            return
+        self._has_begun = True
+        match settings.delete_after:
+            case "never":
+                self.left = None
+            case "queue-length":
+                self.left = source.ready
+            case count:
+                self.left = int(count)
+
+    def count(self, messages: int) -> None:
+        """Note messages that are moved."""
+        self.moved += messages
+        if self.left is not None:
+            self.left -= messages
+
+
 async def move(
-    source: Source, destination: Destination, settings: ShovelSettings, labels: Labels, count: Callable[[int], None]
+    source: Source, destination: Destination, settings: ShovelSettings, labels: Labels, progress: Progress
 ) -> None:
     """Move messages, until there were as many as the settings say, or for ever.
 
@@ -20,17 +51,16 @@ async def move(
         destination: where they go.
         settings: of the shovel.
         labels: writes into each message.
-        count: called with how many were moved.
+        progress: of the shovel, which has begun.
 
     Raises:
         ShardmqError: an end is lost, or does not take a message.
     """
-    left = _limit(source, settings)
-    if left == 0:
+    if progress.left == 0:
         return
     is_confirmed, is_acked = settings.ack_mode == "on-confirm", settings.ack_mode != "no-ack"
     async for batch in source.batches():
-        messages = batch if left is None else batch[:left]
+        messages = batch if progress.left is None else batch[: progress.left]
         for message in messages:
             labels.write(message)
             await destination.publish(message)
@@ -38,20 +68,7 @@ async def move(
             await destination.flush()
         if is_acked and messages:
             source.ack(messages[-1].tag)
-        count(len(messages))
-        if left is not None:
-            left -= len(messages)
-            if not left:
-                await destination.flush()
-                return
-
-
-def _limit(source: Source, settings: ShovelSettings) -> int | None:
-    """How many messages are to be moved; None for no limit."""
-    match settings.delete_after:
-        case "never":
-            return None
-        case "queue-length":
-            return source.ready
-        case count:
-            return int(count)
+        progress.count(len(messages))
+        if progress.left == 0:
+            await destination.flush()
+            return

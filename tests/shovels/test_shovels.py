@@ -2,9 +2,6 @@
 
 import os
 import signal
-import time
-from collections.abc import Callable, Iterable
-from typing import Any
 
 import pika
 import pytest
@@ -17,47 +14,7 @@ from shardmq.cmd.main import cli
 from shardmq.cmd.run.broker import Broker
 from tests.management.browser import Browser
 
-PATIENCE_SECONDS = 20.0
-RETRY = {"reconnect-delay": 0.2}
-
-
-def until(check: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not (found := check()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
-    return found
-
-
-def ready(connection: shardmq.Connection, queue: str) -> int:
-    return sum(row["ready"] or 0 for row in connection.topology("queues") if row["name"] == queue)
-
-
-def messages(connection: shardmq.Connection, queue: str) -> int:
-    return next(row["messages"] for row in connection.topology("queues") if row["name"] == queue)
-
-
-def shovel(connection: shardmq.Connection, name: str) -> dict[str, Any]:
-    return next((row for row in connection.topology("shovels") if row["name"] == name), {})
-
-
-def put(connection: shardmq.Connection, name: str, source: str, destination: str, **more: Any) -> None:
-    value = {"src-uri": "amqp://", "src-queue": source, "dest-uri": "amqp://", "dest-queue": destination, **RETRY}
-    value |= {key.replace("_", "-"): setting for key, setting in more.items()}
-    connection.parameter_put("/", "shovel", name, {key: each for key, each in value.items() if each is not None})
-
-
-def fill(channel: shardmq.Channel, queue: str, bodies: Iterable[bytes]) -> None:
-    channel.queue_declare(queue, durable=True)
-    with channel.publisher() as publisher:
-        publisher.publish_many("", queue, bodies)
-
-
-def taken(channel: shardmq.Channel, queue: str) -> list[shardmq.Message]:
-    found = []
-    while (message := channel.basic_get(queue, auto_ack=True)) is not None:
-        found.append(message)
-    return found
+from .moving import fill, messages, put, ready, shovel, taken, until
 
 
 def test_messages_move_in_order_with_their_properties_and_the_shovel_ends_with_the_last(

@@ -18,6 +18,8 @@ HERE: Final = "amqp://"
 
 def _end(side: str) -> Any:
     def shown(row: Row) -> str:
+        if not row[f"{side}_uri"]:
+            return ""  # its settings cannot be read, which is its error
         queue = row.get(f"{side}_queue")
         what = f"exchange {row.get(f'{side}_exchange') or '(default)'}" if queue is None else f"queue {queue}"
         uri = row[f"{side}_uri"]
