@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import shardmq
 from shardmq.cmd.run.broker import Broker
 
 Printed = Callable[..., bytes]
@@ -42,6 +43,26 @@ def test_commands_use_the_selected_context_unless_a_url_is_given(
     assert "no broker answers" in refused("context", "validate", "away")
     printed("context", "previous")
     assert "no broker answers" in refused("exchange", "list")
+
+
+def test_shovels_are_those_of_the_context_and_in_its_virtual_host(
+    broker: Broker, printed: Printed, parsed: Parsed, refused: Refused
+) -> None:
+    with shardmq.connect(broker.url) as connection:
+        connection.vhost_put("eu west")
+        connection.permission_put("guest", "eu west", ".*", ".*", ".*")
+    printed("context", "add", "west", f"{broker.url}eu%20west", "--select")
+    ends = ("--queue", "in", "--to", "amqp://127.0.0.1:1", "--to-queue", "out", "--reconnect-delay", "0")
+    assert printed("shovel", "add", "mover", *ends) == b"Added shovel 'mover' in virtual host 'eu west'\n"
+    assert [(row["name"], row["vhost"]) for row in parsed("shovel", "list")] == [("mover", "eu west")]
+    assert printed("shovel", "restart", "mover") == b"Restarted shovel 'mover' in virtual host 'eu west'\n"
+    printed("context", "add", "away", NOWHERE, "--select")
+    for words in (("list",), ("add", "mover", *ends), ("restart", "mover"), ("delete", "mover")):
+        assert "no broker answers" in refused("shovel", *words)
+    printed("context", "previous")
+    assert "no shovel 'mover' in vhost '/'" in refused("shovel", "delete", "mover", "--vhost", "/")
+    assert printed("shovel", "delete", "mover") == b"Deleted shovel 'mover' in virtual host 'eu west'\n"
+    assert parsed("shovel", "list") == []
 
 
 def test_lists_hide_passwords(printed: Printed, parsed: Parsed) -> None:
