@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from shardmq.client.api.message import Batch, Message
     from shardmq.client.api.metrics import Metrics
     from shardmq.client.api.recovery import Recovered, Recovery
-    from shardmq.client.api.results import QueueDeclared, QueueSlice, Reserved, Sealed, SearchPage
+    from shardmq.client.api.results import (
+        DeathGroup,
+        DeathsPage,
+        QueueDeclared,
+        QueueSlice,
+        Reserved,
+        Sealed,
+        SearchPage,
+    )
     from shardmq.client.api.returns import ReturnedMessage
     from shardmq.client.api.statistics import ListQuery
     from shardmq.client.api.topics import Pulled
@@ -28,12 +36,15 @@ if TYPE_CHECKING:
     from shardmq.client.sync.publisher import Publisher
     from shardmq.client.sync.transaction import Transaction
     from shardmq.message.properties import Properties
-    from shardmq.search.filters import SearchFilters
+    from shardmq.search.filters import DeathFilters, SearchFilters
 
 __all__ = [
     "Batch",
     "Channel",
     "Connection",
+    "DeathFilters",
+    "DeathGroup",
+    "DeathsPage",
     "GroupConsumer",
     "ListQuery",
     "Message",
@@ -61,6 +72,9 @@ _DEFINED_IN = {
     "Batch": "shardmq.client.api.message",
     "Channel": "shardmq.client.sync.channel",
     "Connection": "shardmq.client.sync.connection",
+    "DeathFilters": "shardmq.search.filters",
+    "DeathGroup": "shardmq.client.api.results",
+    "DeathsPage": "shardmq.client.api.results",
     "GroupConsumer": "shardmq.client.sync.groups",
     "ListQuery": "shardmq.client.api.statistics",
     "Message": "shardmq.client.api.message",

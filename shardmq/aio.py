@@ -16,17 +16,28 @@ from shardmq.client.aio.transaction import Transaction
 from shardmq.client.api.message import Batch, Message
 from shardmq.client.api.metrics import Metrics
 from shardmq.client.api.recovery import Recovered, Recovery
-from shardmq.client.api.results import QueueDeclared, QueueSlice, Reserved, Sealed, SearchPage
+from shardmq.client.api.results import (
+    DeathGroup,
+    DeathsPage,
+    QueueDeclared,
+    QueueSlice,
+    Reserved,
+    Sealed,
+    SearchPage,
+)
 from shardmq.client.api.returns import ReturnedMessage
 from shardmq.client.api.statistics import ListQuery
 from shardmq.client.api.topics import Pulled
 from shardmq.message.properties import Properties
-from shardmq.search.filters import SearchFilters
+from shardmq.search.filters import DeathFilters, SearchFilters
 
 __all__ = [
     "Batch",
     "Channel",
     "Connection",
+    "DeathFilters",
+    "DeathGroup",
+    "DeathsPage",
     "GroupConsumer",
     "ListQuery",
     "Message",

@@ -91,6 +91,10 @@ SLICES_MAX: Final = 4096
 SEARCH_FOUND_MAX: Final = 1000
 """Messages that one answer to a search brings; who wants more searches on."""
 
+RANGES_MAX: Final = 4096
+"""Ranges of messages that one answer to a search for dead letters has, and that one request reserves: it fits a frame
+of 128 KiB."""
+
 RESERVATION_MS: Final = 3600 * 1000
 """How long messages are reserved unless it is said otherwise."""
 

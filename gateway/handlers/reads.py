@@ -7,8 +7,20 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
+import msgspec
+
 from shardmq.bus.coordinator_link import Reply
-from shardmq.bus.messages.reads import EndReservation, Found, Read, Reserve, Search, SeenBatch, Slices
+from shardmq.bus.messages.reads import (
+    EndReservation,
+    Found,
+    FoundDead,
+    Read,
+    Reserve,
+    Search,
+    SearchDead,
+    SeenBatch,
+    Slices,
+)
 from shardmq.errors import InvalidRequest, NotFound
 from shardmq.gateway.handlers.replies import delivery_tables, shaped
 from shardmq.gateway.handlers.topics.partitions import no_partition, partitions_read
@@ -17,12 +29,14 @@ from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.client import Client
 from shardmq.limits import RESERVATION_MS
 from shardmq.protocol.native.operations.reads import (
+    DeathsSearch,
     MessagesSearch,
     QueueRead,
     QueueReserve,
     QueueSlices,
     ReservationEnd,
 )
+from shardmq.search.filters import DeathFilters
 from shardmq.topology.entities import Queue, check_name
 
 ALL: Final = 2**63 - 1
@@ -105,6 +119,32 @@ def messages_search(channel: Channel, operation: MessagesSearch, reply: Reply) -
     large_messages.look(channel, partial(client.state.links[queue.shard].ask, message), shaped(reply, shape))
 
 
+def deaths_search(channel: Channel, operation: DeathsSearch, reply: Reply) -> None:
+    """Find dead letters among the ready messages of a queue, and leave all as it is.
+
+    Raises:
+        AccessRefused: not permitted.
+        NotFound: no such queue.
+        ResourceLocked: it is exclusive to another connection.
+    """
+    client, filters = channel.client, operation.filters
+    queue = _readable(client, operation.queue)
+    if filters.death is None:
+        filters = msgspec.structs.replace(filters, death=DeathFilters())
+
+    def shape(found: FoundDead) -> dict[str, Any]:
+        return {
+            "groups": found.groups,
+            "looked_at": found.looked_at,
+            "next": found.following,
+            "left": found.left,
+            "cut": found.cut,
+        }
+
+    message = SearchDead(queue.id, operation.first, operation.ranges_max, filters)
+    client.state.links[queue.shard].ask(message, shaped(reply, shape))
+
+
 def queue_reserve(channel: Channel, operation: QueueReserve, reply: Reply) -> None:
     """Reserve the first ready messages under a name; or find those that are reserved, and begin their time anew.
 
@@ -112,7 +152,7 @@ def queue_reserve(channel: Channel, operation: QueueReserve, reply: Reply) -> No
         AccessRefused: not permitted.
         NotFound: no such queue.
         ResourceLocked: it is exclusive to another connection.
-        InvalidRequest: the reservation's name is not valid.
+        InvalidRequest: the reservation's name is not valid, or the ranges do not rise.
     """
     client, name = channel.client, operation.reservation
     queue = _readable(client, operation.queue)
@@ -122,7 +162,9 @@ def queue_reserve(channel: Channel, operation: QueueReserve, reply: Reply) -> No
         messages, is_acknowledged = answer
         return {"messages": messages, "state": "acknowledged" if is_acknowledged else "held"}
 
-    message = Reserve(queue.id, name, operation.messages_max or ALL, operation.lease_ms or RESERVATION_MS)
+    lease_ms, ranges = operation.lease_ms or RESERVATION_MS, operation.ranges
+    _check_rising(name, ranges or [])
+    message = Reserve(queue.id, name, operation.messages_max or ALL, lease_ms, ranges)
     client.state.links[queue.shard].ask(message, shaped(reply, shape))
 
 
@@ -157,8 +199,12 @@ def _check_ranges(operation: ReservationEnd) -> None:
     name = operation.reservation
     if operation.ranges and not operation.acknowledge:
         raise InvalidRequest(f"ranges are for acknowledging; leave them out to requeue all of reservation '{name}'")
+    _check_rising(name, operation.ranges)
+
+
+def _check_rising(name: str, ranges: list[tuple[int, int]]) -> None:
     behind = 0
-    for first, end in operation.ranges:
+    for first, end in ranges:
         if not behind <= first < end:
             raise InvalidRequest(
                 f"range [{first}, {end}) of reservation '{name}' is empty or begins before {behind}; sort and join them"
@@ -170,6 +216,7 @@ REQUESTS: Final[dict[type[Any], Any]] = {
     QueueSlices: queue_slices,
     QueueRead: queue_read,
     MessagesSearch: messages_search,
+    DeathsSearch: deaths_search,
     QueueReserve: queue_reserve,
     ReservationEnd: reservation_end,
 }

@@ -17,6 +17,22 @@ Text = Annotated[str, Meta(max_length=TEXT_MAX)]
 TimeMs = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
+class DeathFilters(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
+    """Which dead letters a search finds, by how they died the last time. What is left out holds for each.
+
+    Attributes:
+        reason: of which, as rejected, expired or maxlen.
+        queue: in which.
+        since_ms: then or later, in milliseconds since 1970; 0 for any time. One whose time is not known has none.
+        until_ms: before then, likewise.
+    """
+
+    reason: Text = ""
+    queue: Text = ""
+    since_ms: TimeMs = 0
+    until_ms: TimeMs = 0
+
+
 class SearchFilters(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
     """Which messages a search finds: those for which all of this holds. What is left out holds for every message.
 
@@ -29,6 +45,7 @@ class SearchFilters(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
         message_id: the publisher's id of the message, or else the broker's.
         since_ms: the broker received it then or later, in milliseconds since 1970; 0 for any time.
         until_ms: the broker received it before, likewise; 0 for any time.
+        death: it is a dead letter of this kind; None for every message.
     """
 
     key: Text = ""
@@ -39,3 +56,4 @@ class SearchFilters(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     message_id: Text = ""
     since_ms: TimeMs = 0
     until_ms: TimeMs = 0
+    death: DeathFilters | None = None

@@ -17,7 +17,8 @@ from shardmq.message.record import unpack_apart, unpack_properties, unpack_raw
 from shardmq.message.record_batch import AMQP, KEYED, RecordBatch, message_id
 from shardmq.protocol.amqp import properties as property_lists
 from shardmq.search.bodies import GZIP, Unreadable, decompressed, document, readable
-from shardmq.search.filters import SearchFilters
+from shardmq.search.deaths import Death, last_death
+from shardmq.search.filters import DeathFilters, SearchFilters
 from shardmq.search.json_paths import Condition
 from shardmq.topology.expressions import check_expression
 
@@ -34,6 +35,7 @@ KNOWN_MAX: Final = 4096
 KNOWN_BYTES_MAX: Final = 1024
 """Longer properties are not remembered."""
 
+_X_DEATH: Final = b"x-death"
 _DEFLATE: Final = b"deflate"
 _MSGPACK: Final = ("msgpack", "messagepack")
 _NO_PROPERTIES: Final = Properties()
@@ -67,6 +69,7 @@ class Matcher:
         self._looks_inside = bool(self._text or self._regex or self._conditions)
         self._needed = [name.encode(errors="surrogatepass") for name, _ in self._headers]
         self._known: dict[bytes, bool] = {}
+        self._deaths: dict[bytes, Death | None] = {}
 
     def may_be_in(self, batch: RecordBatch) -> bool:
         """Whether a batch may have a message that is looked for; False is certain."""
@@ -78,7 +81,7 @@ class Matcher:
         records = batch.records
         if self._id and self._id not in records and not self._is_numbered(batch):
             return False
-        if not all(name in records for name in self._needed):
+        if not all(name in records for name in self._needed) or (filters.death is not None and _X_DEATH not in records):
             return False
         return not self._text or self._text in records or GZIP in records or _DEFLATE in records
 
@@ -90,9 +93,32 @@ class Matcher:
             yield (
                 (keys is None or self._key is None or self._key(keys[place]) is not None)
                 and (not self._id or self._has_id(batch, place, packed, read))
+                and (self._filters.death is None or self._death(packed, read) is not None)
                 and (not self._headers or self._has_headers(packed, read))
                 and (not self._looks_inside or self._fits(packed, body, read))
             )
+
+    def look_for_deaths(self, batch: RecordBatch) -> Iterator[Death | None]:
+        """Yield of each message, in order, how it died, where it is a dead letter that is looked for."""
+        properties, _, _ = _taken_apart(batch)
+        read = _of_list if batch.flags & AMQP else _of_packed
+        for packed, is_wanted in zip(properties, self.look(batch), strict=True):
+            yield self._death(packed, read) if is_wanted else None
+
+    def _death(self, packed: bytes, read: Any) -> Death | None:
+        """How a message died, where that is as it should be."""
+        if _X_DEATH not in packed:
+            return None
+        if packed in self._deaths:
+            return self._deaths[packed]
+        death, wanted = last_death(read(packed).headers), self._filters.death
+        if death is not None and wanted is not None and not _is_so(death, wanted):
+            death = None
+        if len(packed) <= KNOWN_BYTES_MAX:
+            if len(self._deaths) >= KNOWN_MAX:
+                self._deaths.clear()
+            self._deaths[packed] = death
+        return death
 
     def _is_numbered(self, batch: RecordBatch) -> bool:
         """Whether the wanted id is one that the broker gave to a message of this batch."""
@@ -170,6 +196,16 @@ def _taken_apart(batch: RecordBatch) -> tuple[list[bytes], list[bytes], list[str
         return [raw for raw, _ in pairs], [body for _, body in pairs], None
     apart = unpack_apart(batch.records, batch.count)
     return [bytes(packed) for packed, _ in apart], [body for _, body in apart], None
+
+
+def _is_so(death: Death, wanted: DeathFilters) -> bool:
+    """Whether a message died as it should have."""
+    if (wanted.reason and death.reason != wanted.reason) or (wanted.queue and death.queue != wanted.queue):
+        return False
+    if not wanted.since_ms and not wanted.until_ms:
+        return True
+    when = death.time_ms
+    return when is not None and when >= wanted.since_ms and (not wanted.until_ms or when < wanted.until_ms)
 
 
 def _of_list(raw: bytes) -> Properties:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from shardmq.bus.listener import Responder
-from shardmq.bus.messages.reads import Read, Search, SeenBatch, Slices
+from shardmq.bus.messages.reads import Read, Search, SearchDead, SeenBatch, Slices
 from shardmq.errors import ReplyCode, RowDamaged
 from shardmq.shards.handlers.reservations import ActiveReservation, Reservations
 from shardmq.shards.handlers.searches import Searches
@@ -48,6 +48,7 @@ class Reads:
             Slices: self._slices,
             Read: self._read,
             Search: self._searches.take,
+            SearchDead: self._searches.take,
         }
 
     def wait_seconds(self, now: float) -> float | None:

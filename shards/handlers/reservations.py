@@ -188,6 +188,9 @@ class Reservations:
         queue.expire(state.schedule.now_ms)
         fresh_from = {subqueue.number: subqueue.cursor for subqueue in queue.subqueues}
         left = RangeSet(queue.reserve(message.messages_max or queue.ready))
+        if message.ranges is not None:
+            others, left = left, RangeSet(left.extract(message.ranges))
+            queue.release(list(others))
         state.active[queue.id] = hosted
         span = (left.first()[0], left.end) if left else (0, 0)
         return ActiveReservation(message.name, left, 0, span, fresh_from)

@@ -10,15 +10,16 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 import msgpack
 
 from shardmq.bus.listener import Responder
-from shardmq.bus.messages.reads import Found, Search
+from shardmq.bus.messages.reads import Found, FoundDead, Search, SearchDead
 from shardmq.bus.messages.streams import Reading
 from shardmq.errors import RequestError, RowDamaged, Unavailable
 from shardmq.message.record_batch import RecordBatch, record_ends
+from shardmq.search.deaths import DeathGroups
 from shardmq.search.matching import Matcher
 from shardmq.shards.queues.delivery import Delivery
 from shardmq.shards.queues.queue import Queue
@@ -78,7 +79,7 @@ class Searches:
     def __init__(self, state: ShardState) -> None:
         self._state = state
         self._running: deque[_Running] = deque()
-        self._waiting: deque[tuple[Responder[Found], Search]] = deque()
+        self._waiting: deque[tuple[Responder[Any], Search | SearchDead]] = deque()
         self._next_at = 0.0
         self._passes = 0  # that had brought something at the last slice
 
@@ -86,7 +87,7 @@ class Searches:
         """Return when the next slice is due, in seconds from now; None where there is no search."""
         return max(0.0, self._next_at - now) if self._running else None
 
-    def take(self, responder: Responder[Found], message: Search) -> None:
+    def take(self, responder: Responder[Any], message: Search | SearchDead) -> None:
         """Take a search; it has its first slice in the next pass."""
         if len(self._running) < RUNNING_MAX:
             self._begin(responder, message)
@@ -114,7 +115,7 @@ class Searches:
         self._next_at = time.monotonic() + PAUSE_SECONDS if passes != self._passes else 0.0
         self._passes = passes
 
-    def _begin(self, responder: Responder[Found], message: Search) -> None:
+    def _begin(self, responder: Responder[Any], message: Search | SearchDead) -> None:
         hosted = self._state.found(responder, message.queue)
         if hosted is None or responder.peer not in self._state.peers:
             return
@@ -197,6 +198,7 @@ class _Running:
         "_chunks",
         "_found",
         "_found_bytes",
+        "_groups",
         "_looked_at",
         "_looking",
         "_matcher",
@@ -206,7 +208,7 @@ class _Running:
         "responder",
     )
 
-    def __init__(self, responder: Responder[Found], message: Search, queue: Queue) -> None:
+    def __init__(self, responder: Responder[Any], message: Search | SearchDead, queue: Queue) -> None:
         self.responder = responder
         self.message = message
         self._matcher = Matcher(message.filters)
@@ -217,16 +219,16 @@ class _Running:
         self._looking: Iterator[int] = iter(())
         self._found: list[Delivery] = []
         self._found_bytes = self._looked_at = 0
+        self._groups = DeathGroups(message.ranges_max) if isinstance(message, SearchDead) else None
         self._until = time.monotonic() + PAGE_SECONDS
 
-    def advance(self, hosted: HostedQueue, deadline: float) -> Found | None:
+    def advance(self, hosted: HostedQueue, deadline: float) -> Found | FoundDead | None:
         """Look at messages until the deadline; returns the answer where it is complete."""
         queue = hosted.queue
         while True:
             for following in self._looking:
                 now = time.monotonic()
-                is_enough = len(self._found) >= self.message.count or self._found_bytes >= FOUND_BYTES_MAX
-                if is_enough or now >= self._until + PATIENCE_SECONDS:
+                if self._is_enough() or now >= self._until + PATIENCE_SECONDS:
                     return self._answer(queue, following)
                 if now >= deadline:
                     return None
@@ -243,12 +245,25 @@ class _Running:
             self._read = shown[-1].first + shown[-1].batch.count
             self._chunks = _chunks(shown)
 
+    def _is_enough(self) -> bool:
+        """Whether the answer takes no more."""
+        if isinstance(self.message, SearchDead):
+            return self._groups is not None and self._groups.is_full
+        return len(self._found) >= self.message.count or self._found_bytes >= FOUND_BYTES_MAX
+
     def _look(self, chunk: _Chunk) -> Iterator[int]:
         """Look at a chunk's messages; yields the number behind each that was looked at, or behind all of them."""
         batch, first = chunk.batch, chunk.first
         if not self._matcher.may_be_in(batch):
             self._looked_at += batch.count
             yield first + batch.count
+            return
+        if self._groups is not None:
+            for place, death in enumerate(self._matcher.look_for_deaths(batch)):
+                self._looked_at += 1
+                if death is not None:
+                    self._groups.add(first + place, death)
+                yield first + place + 1
             return
         ends: list[int] = []
         for place, is_wanted in enumerate(self._matcher.look(batch)):
@@ -260,13 +275,15 @@ class _Running:
                 self._found_bytes += len(record)
             yield first + place + 1
 
-    def _answer(self, queue: Queue, following: int | None) -> Found:
+    def _answer(self, queue: Queue, following: int | None) -> Found | FoundDead:
         left = 0
         if following is not None:
             ranges = [*islice(queue.between(following, LAST), LEFT_RANGES)]
             left = sum([end - start for start, end in ranges])
             if len(ranges) == LEFT_RANGES:
                 left = max(left, queue.ready - self._looked_at)
+        if self._groups is not None:
+            return FoundDead(self._groups.groups(), self._looked_at, following, left, self._matcher.cut)
         return Found(self._found, self._looked_at, following, left, self._matcher.cut)
 
 

@@ -33,6 +33,7 @@ VERBS = {
     *("exchange_bind", "exchange_declare", "exchange_delete", "exchange_unbind", "publisher", "queue_bind"),
     *("queue_declare", "queue_delete", "queue_peek", "queue_purge", "queue_read", "queue_reserve", "queue_slices"),
     *(
+        "deaths_search",
         "messages_search",
         "queue_unbind",
         "reservation_end",

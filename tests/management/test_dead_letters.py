@@ -41,14 +41,41 @@ def test_dead_letters_of_one_reason_are_redriven_once(channel: shardmq.Channel, 
     (group,) = admin.get(f"{path}/dead-letters")["groups"]
     assert (group["reason"], group["source"], group["messages"]) == ("rejected", "work", 6)
     wanted = {"reason": "rejected", "text": "3"}
-    answer = {"dry_run": True, "redriven": 1, "without_queue": 0, "targets": {"work": 1}}
-    assert admin.ask("POST", f"{path}/redrive", {**wanted, "dry_run": True}) == answer
+    answer = {"dry_run": True, "redriven": 1, "without_queue": 0, "targets": {"work": 1}, "looked_at": 7, "left": 0}
+    dry = admin.ask("POST", f"{path}/redrive", {**wanted, "dry_run": True})
+    assert dry == {**answer, "next": None, "ranges": [[3, 4]]}
     assert channel.queue_declare("grave", passive=True).messages == 7
-    assert admin.ask("POST", f"{path}/redrive", wanted) == {**answer, "dry_run": False}
+    assert admin.ask("POST", f"{path}/redrive", wanted) == {**answer, "next": None, "dry_run": False}
     assert [message.body for message in channel.queue_peek("work", 0, 9)] == [b"3"]
     assert admin.ask("POST", f"{path}/redrive", {"reason": "expired"})["redriven"] == 0
     assert admin.ask("POST", f"{path}/redrive", {"limit": 2})["targets"] == {"work": 2}
     assert [message.body for message in channel.queue_peek("grave", 0, 9)] == [b"2", b"4", b"5", b"never died"]
+
+
+def test_exactly_what_a_dry_run_has_shown_is_redriven(channel: shardmq.Channel, admin: Browser) -> None:
+    for name in ("pit", "shop"):
+        channel.queue_declare(name, durable=True)
+    for number in range(60):
+        headers = {**(dead("shop").headers or {}), "tenant": "acme" if number % 2 else "other"}
+        channel.basic_publish("", "pit", b'{"n": %d}' % number, shardmq.Properties(headers=headers))
+    path = "/shardmq/queues/%2F/pit/redrive"
+    wanted = {"header": ["tenant=acme"], "json": "$.n >= 20", "regex": r"\d", "key": "p*", "dry_run": True}
+    first = admin.post(path, {**wanted, "limit": 5})
+    assert (first["redriven"], first["targets"], first["next"]) == (5, {"shop": 5}, 30)
+    assert first["ranges"] == [[21, 22], [23, 24], [25, 26], [27, 28], [29, 30]]
+    others = admin.post(path, {**wanted, "start": first["next"]})
+    assert (others["redriven"], others["next"]) == (15, None)
+    channel.basic_publish("", "pit", b'{"n": 99}', shardmq.Properties(headers={**headers, "tenant": "acme"}))
+    taken = [channel.basic_get("pit") for _ in range(22)]  # the first that was shown is somebody else's now
+    moved = admin.post(path, {"ranges": [*first["ranges"], *others["ranges"]]})
+    assert (moved["redriven"], moved["targets"]) == (19, {"shop": 19})
+    shown = [b'{"n": %d}' % number for number in range(23, 60, 2)]
+    assert [message.body for message in channel.queue_peek("shop", 0, 99)] == shown
+    assert all(message is not None and not message.redelivered for message in taken)
+    with pytest.raises(Refused, match="what a dry run answers"):
+        admin.post(path, {"ranges": [[1, 2]], "dry_run": True})
+    with pytest.raises(Refused, match="ranges are not those"):
+        admin.post(path, {"ranges": [[2, 1]]})
 
 
 def test_dead_letters_whose_queue_is_gone_stay(channel: shardmq.Channel, admin: Browser) -> None:

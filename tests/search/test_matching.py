@@ -4,6 +4,8 @@ import gzip
 import time
 import zlib
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,7 +17,8 @@ from shardmq.message.record import pack, pack_raw
 from shardmq.message.record_batch import AMQP, KEYED, RecordBatch, message_id
 from shardmq.protocol.amqp import properties as property_lists
 from shardmq.search.bodies import BODY_BYTES
-from shardmq.search.filters import SearchFilters
+from shardmq.search.deaths import Death
+from shardmq.search.filters import DeathFilters, SearchFilters
 from shardmq.search.matching import SLOW_MAX, Matcher
 
 Given = Sequence[tuple[Properties | None, bytes]]
@@ -43,6 +46,25 @@ def found(filters: SearchFilters, batch: RecordBatch) -> list[int]:
     if not matcher.may_be_in(batch):
         return []
     return [place for place, is_wanted in enumerate(matcher.look(batch)) if is_wanted]
+
+
+def test_dead_letters_are_found_by_how_they_died_last() -> None:
+    first = {"queue": "b", "reason": "expired", "count": 1, "time": datetime.fromtimestamp(10, UTC)}
+    last = {"queue": "a", "reason": "rejected", "count": 2, "time": datetime.fromtimestamp(20, UTC)}
+    batch = [
+        (None, b""),
+        (Properties(headers={"x-death": [last, first]}), b""),
+        (Properties(headers={"x-death": []}), b""),
+    ]
+    for make in (native, amqp, keyed):
+
+        def dead(make: Any = make, **wanted: Any) -> list[int]:
+            return found(SearchFilters(death=DeathFilters(**wanted)), make(batch))
+
+        assert dead() == dead(reason="rejected") == dead(queue="a", since_ms=20_000, until_ms=20_001) == [1]
+        assert dead(reason="expired") == dead(queue="b") == dead(until_ms=20_000) == dead(since_ms=20_001) == []
+        matcher = Matcher(SearchFilters(death=DeathFilters()))
+        assert [*matcher.look_for_deaths(make(batch))] == [None, Death("a", "rejected", 20_000), None]
 
 
 DOCUMENT = {"order": {"id": 7, "state": "größer"}}

@@ -11,7 +11,7 @@ import click
 from shardmq.cmd.messages.format import described, write_whole
 from shardmq.cmd.terminal.completion import completing
 from shardmq.cmd.terminal.connection import connected
-from shardmq.cmd.terminal.options import JSON, URL
+from shardmq.cmd.terminal.options import JSON, URL, all_of
 from shardmq.cmd.terminal.output import print_json
 from shardmq.cmd.terminal.values import counted
 from shardmq.limits import SEARCH_FOUND_MAX
@@ -20,7 +20,16 @@ from shardmq.topology.arguments import age_ms
 if TYPE_CHECKING:
     from shardmq.client.api.results import SearchPage
     from shardmq.client.sync.channel import Channel
-    from shardmq.search.filters import SearchFilters
+    from shardmq.search.filters import DeathFilters, SearchFilters
+
+CONTENT: Final = (
+    click.option("--key", default="", help="With this routing key; * is any text, ? one character, [ab] one of these."),
+    click.option("--header", multiple=True, metavar="NAME[=VALUE]", help="With this header; repeatable."),
+    click.option("--text", default="", help="With this in the body."),
+    click.option("--regex", default="", help="With a match of this regular expression in the body."),
+    click.option("--where", multiple=True, metavar="CONDITION", help="As '$.order.total >= 100'; repeatable."),
+)
+"""Options that say what is in the messages that are looked for."""
 
 CLEAR_LINE: Final = "\r\x1b[2K"
 """What a terminal deletes its last line by, so that progress leaves no trace."""
@@ -99,13 +108,7 @@ class Progress:
 
 @click.command()
 @click.argument("name", shell_complete=completing("queues"))
-@click.option("--key", default="", help="With this routing key; * is any text, ? one character, [ab] one of these.")
-@click.option("--header", "headers", multiple=True, metavar="NAME[=VALUE]", help="With this header; may be repeated.")
-@click.option("--text", default="", help="With this in the body.")
-@click.option("--regex", default="", help="With a match of this regular expression in the body.")
-@click.option(
-    "--where", "conditions", multiple=True, metavar="CONDITION", help="As '$.order.total >= 100'; may be repeated."
-)
+@lambda command: all_of(command, CONTENT)
 @click.option("--id", "message_id", default="", help="With this message id, the publisher's or the broker's.")
 @click.option("--since", type=Moment(), default=0, help="Received since then, as 1h or 2026-11-23T08:00.")
 @click.option("--until", type=Moment(), default=0, help="Received before then.")
@@ -122,12 +125,11 @@ def search(*, name: str, first: int, partition: int | None, count: int, url: str
     """
     if given["until"] and given["since"] >= given["until"]:
         raise click.UsageError("--since is not before --until: nothing was received between them")
-    if "" in given["headers"]:
-        raise click.BadParameter("a header has a name; write it as NAME or NAME=VALUE", param_hint="--header")
+    filters = filters_of(given)
     progress = Progress(partition or 0, first)
     with connected(url) as connection:
         try:
-            for page in _pages(connection.channel(), name, _filters(given), progress, partition is None, count):
+            for page in _pages(connection.channel(), name, filters, progress, partition is None, count):
                 progress.hide()
                 for message in page.messages:
                     if as_json:
@@ -146,19 +148,28 @@ def search(*, name: str, first: int, partition: int | None, count: int, url: str
         progress.say(name)
 
 
-def _filters(given: dict[str, Any]) -> "SearchFilters":
+def filters_of(given: dict[str, Any], death: "DeathFilters | None" = None) -> "SearchFilters":
+    """What options say, and how the messages died.
+
+    Raises:
+        BadParameter: a header has no name.
+    """
     from shardmq.search.filters import SearchFilters
 
-    headers = [text.partition("=") for text in given["headers"]]
+    if "" in given["header"]:
+        raise click.BadParameter("a header has a name; write it as NAME or NAME=VALUE", param_hint="--header")
+
+    headers = [text.partition("=") for text in given["header"]]
     return SearchFilters(
         key=given["key"],
         headers=tuple([(name, value if equals else None) for name, equals, value in headers]),
         text=given["text"],
         regex=given["regex"],
-        json=tuple(given["conditions"]),
-        message_id=given["message_id"],
-        since_ms=given["since"],
-        until_ms=given["until"],
+        json=tuple(given["where"]),
+        message_id=given.get("message_id", ""),
+        since_ms=given.get("since", 0),
+        until_ms=given.get("until", 0),
+        death=death,
     )
 
 

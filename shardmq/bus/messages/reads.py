@@ -7,6 +7,7 @@ import msgspec
 from shardmq.bus.messages.base import Request
 from shardmq.bus.messages.streams import Reading
 from shardmq.message.record_batch import RecordBatch
+from shardmq.search.deaths import Group
 from shardmq.search.filters import SearchFilters
 
 SeenBatch = tuple[int, bool, int, RecordBatch]
@@ -126,8 +127,41 @@ class Search(Request[Found], frozen=True, tag=116):
     filters: SearchFilters
 
 
+class FoundDead(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What a SearchDead found.
+
+    Attributes:
+        groups: the dead letters by where and of what they died, their numbers rising.
+        looked_at, following, left, cut: as in Found.
+    """
+
+    groups: list[Group]
+    looked_at: int
+    following: int | None
+    left: int
+    cut: int = 0
+
+
+class SearchDead(Request[FoundDead], frozen=True, tag=117):
+    """Find ready messages of a queue that died, and change nothing; the answer says how they died and where they are.
+
+    It comes as a Search's does, or when there are `ranges_max` ranges of neighbouring messages.
+
+    Attributes:
+        queue: id of the queue.
+        first: the number to begin at.
+        ranges_max: in all groups together.
+        filters: which.
+    """
+
+    queue: int
+    first: int
+    ranges_max: int
+    filters: SearchFilters
+
+
 class Reserve(Request[tuple[int, bool]], frozen=True, tag=53):
-    """Reserve the first ready messages under a name for `lease_ms`, `messages_max` at most.
+    """Reserve the first ready messages under a name for `lease_ms`, `messages_max` at most; or those of `ranges`.
 
     Reserved messages are not delivered, also after a restart of the shard. A reservation that exists keeps its
     messages, and its time starts again. Answer: (messages, whether the reservation was acknowledged before).
@@ -137,6 +171,7 @@ class Reserve(Request[tuple[int, bool]], frozen=True, tag=53):
     name: str
     messages_max: int
     lease_ms: int
+    ranges: list[tuple[int, int]] | None = None
 
 
 class EndReservation(Request[int], frozen=True, tag=54):
@@ -158,5 +193,5 @@ class EndReservation(Request[int], frozen=True, tag=54):
     ranges: list[tuple[int, int]]
 
 
-ReadRequest = Peek | Slices | Search | Read | Pull | Reserve | EndReservation
+ReadRequest = Peek | Slices | Search | SearchDead | Read | Pull | Reserve | EndReservation
 """What is asked of a shard in this file."""

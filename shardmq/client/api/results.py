@@ -110,6 +110,47 @@ class SearchPage(msgspec.Struct, frozen=True):
     partitions: int
 
 
+class DeathGroup(NamedTuple):
+    """Dead letters that died of the same in the same queue; it travels as such.
+
+    Attributes:
+        queue: in which they died the last time.
+        reason: of which, as rejected, expired or maxlen.
+        first_ms: time of the first of these deaths, in milliseconds since 1970; None where none is known.
+        last_ms: of the last, likewise.
+        ranges: their positions, (first, end) each, rising.
+    """
+
+    queue: str
+    reason: str
+    first_ms: int | None
+    last_ms: int | None
+    ranges: list[tuple[int, int]]
+
+    @property
+    def messages(self) -> int:
+        """How many they are."""
+        return sum([end - first for first, end in self.ranges])
+
+
+class DeathsPage(msgspec.Struct, frozen=True):
+    """The dead letters that a search found in a part of a queue.
+
+    Attributes:
+        groups: themselves.
+        looked_at: how many messages were looked at for this page.
+        next: the position to search on from; None at the end.
+        left: about how many messages are from there on.
+        cut: how many bodies were looked into in part only.
+    """
+
+    groups: list[DeathGroup]
+    looked_at: int
+    next: int | None
+    left: int
+    cut: int = 0
+
+
 class Begun(msgspec.Struct, frozen=True):
     """The state of a transaction when it was begun, or found."""
 

@@ -1,6 +1,6 @@
 """Dead letters redriven to the queues that they died in.
 
-    reserve ─► read ─► copies in a transaction, committed ─► acknowledged … ─► the rest is released to its place
+    reserve what was found ─► read ─► copies in a transaction, committed ─► acknowledged … ─► the rest is released
 
 Where this process or the broker ends before the commit, no copy appears. Nothing is lost, wherever it ends: what is not
 acknowledged is back when the lease of the reservation is over. A transaction is named after the messages in it, and a
@@ -10,15 +10,16 @@ a commit and its acknowledgement is met again, and goes no second time.
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from shardmq.client.api.message import Message, properties_of_copy
 from shardmq.client.api.results import Reserved
-from shardmq.management.dead_letters.chosen import Chosen, last_death
-from shardmq.management.dead_letters.walking import LOOKED_AT_MAX, PORTION, portions
+from shardmq.management.dead_letters.finding import deaths
+from shardmq.management.dead_letters.walking import PORTION, portions
+from shardmq.search.deaths import last_death
 
 if TYPE_CHECKING:
     from shardmq.client.aio.channel import Channel
@@ -60,9 +61,8 @@ class Batch:
         digest = hashlib.blake2b(digest_size=20)
         words: list[Any] = [queue, user]
         for target, message in self.going:
-            death = last_death(message) or {}
-            words += [target, message.position, message.message_id, message.timestamp_ms, death.get("count")]
-            words += [str(death.get("time")), len(message.body)]
+            words += [target, message.position, message.message_id, message.timestamp_ms, len(message.body)]
+            words += [str(entry) for entry in deaths(message)[:1]]
             digest.update(message.body)
         digest.update(msgspec.json.encode(words))
         return f"redrive-{digest.hexdigest()}"
@@ -80,51 +80,6 @@ class Batch:
         return found
 
 
-class Redrive:
-    """One redrive.
-
-    Args:
-        chosen: which messages.
-        queues: there are, but for the one that is redriven.
-        limit: messages at most.
-
-    Attributes:
-        targets: messages by the queue that they go to.
-        homeless: messages whose queue is gone, or is the one that they are in; they stay.
-        count: of messages that go.
-    """
-
-    def __init__(self, chosen: Chosen, queues: set[str], limit: int) -> None:
-        self._chosen = chosen
-        self._queues = queues
-        self._limit = limit
-        self.targets: dict[str, int] = {}
-        self.homeless = self.count = 0
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the limit is reached."""
-        return self.count >= self._limit
-
-    def choose(self, messages: list[Message]) -> list[tuple[str, Message]]:
-        """Those that go, each with its queue; they are counted."""
-        going: list[tuple[str, Message]] = []
-        for message in messages:
-            if self.is_full:
-                break
-            if not self._chosen.has(message):
-                continue
-            death = last_death(message)
-            target = "" if death is None else death["queue"]
-            if target not in self._queues:
-                self.homeless += 1
-                continue
-            self.targets[target] = self.targets.get(target, 0) + 1
-            self.count += 1
-            going.append((target, message))
-        return going
-
-
 class Redriving:
     """Carries out a redrive, under a reservation.
 
@@ -133,57 +88,62 @@ class Redriving:
         queue: with the dead letters.
         user: the caller.
         reservation: its name.
-        looked_at_max: messages looked at, from the head of the queue; 0 for all there are.
+        queues: there are, but for that one.
 
     Attributes:
         moved: messages that went.
+        targets: these, by the queue that they went to.
+        homeless: messages whose queue is gone, or is the one that they are in; they stay.
         on_move: called when `moved` has grown.
     """
 
-    def __init__(
-        self, channel: "Channel", queue: str, user: str, reservation: str, looked_at_max: int = LOOKED_AT_MAX
-    ) -> None:
-        self.moved = 0
+    def __init__(self, channel: "Channel", queue: str, user: str, reservation: str, queues: set[str]) -> None:
+        self.moved = self.homeless = 0
+        self.targets: dict[str, int] = {}
         self.on_move: Callable[[], None] = lambda: None
         self._channel = channel
         self._queue = queue
         self._user = user
         self._reservation = reservation
-        self._looked_at_max = looked_at_max
+        self._queues = queues
         self._renew_at = 0.0
 
-    async def carry_out(self, work: Redrive) -> bool:
-        """Redrive what is ready now, or what is reserved already. Where that fails, the rest stays reserved.
+    async def carry_out(self, ranges: list[tuple[int, int]]) -> bool:
+        """Redrive what is ready of some messages, or what is reserved already. Where it fails, the rest stays reserved.
 
         Returns:
             Whether there was something to do: not where all was redriven under this name before.
         """
-        if (await self._reserve()).is_acknowledged:
+        reserved = await self._reserve(ranges)
+        if reserved.is_acknowledged:
             return False
         batch = Batch()
-        async for messages in portions(self._channel, self._queue, self._reservation, self._looked_at_max):
-            if time.monotonic() >= self._renew_at:  # where none of many messages is chosen, no batch renews it
+        async for messages in portions(self._channel, self._queue, self._reservation):
+            if time.monotonic() >= self._renew_at:  # where none of many messages goes, no batch renews it
                 await self._reserve()
-            for target, message in work.choose(messages):
-                batch.add(target, message)
+            for message in messages:
+                death = last_death(message.properties.headers)
+                if death is None or death.queue not in self._queues:
+                    self.homeless += death is not None
+                    continue
+                batch.add(death.queue, message)
                 if batch.is_full:
                     await self._move(batch)
                     batch = Batch()
-            if work.is_full:
-                break
         if batch.going:
             await self._move(batch)
-        await self.release()
+        if self.moved < reserved.messages or not reserved.messages:
+            await self.release()
         return True
 
     async def release(self) -> None:
         """Have what is left return to its place."""
         await self._channel.reservation_end(self._queue, self._reservation, acknowledge=False)
 
-    async def _reserve(self) -> Reserved:
+    async def _reserve(self, ranges: Iterable[tuple[int, int]] = ()) -> Reserved:
         """Reserve, or begin the lease anew."""
         self._renew_at = time.monotonic() + LEASE_MS / 3000
-        return await self._channel.queue_reserve(self._queue, self._reservation, self._looked_at_max, LEASE_MS)
+        return await self._channel.queue_reserve(self._queue, self._reservation, 0, LEASE_MS, ranges)
 
     async def _move(self, batch: Batch) -> None:
         """Have all copies appear in their queues, or none; then have the messages be gone."""
@@ -197,5 +157,7 @@ class Redriving:
                 await transaction.publish("", target, message.body, properties, mandatory=True)
         ranges = batch.ranges()
         await self._channel.reservation_end(self._queue, self._reservation, acknowledge=True, ranges=ranges)
+        for target, _ in batch.going:
+            self.targets[target] = self.targets.get(target, 0) + 1
         self.moved += len(batch.going)
         self.on_move()

@@ -114,6 +114,10 @@ class Redriven(TypedDict):
     redriven: int
     without_queue: int
     targets: dict[str, int]
+    looked_at: int
+    left: int
+    next: int | None
+    ranges: NotRequired[list[tuple[int, int]]]
 
 
 class Routed(TypedDict):

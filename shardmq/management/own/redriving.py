@@ -1,18 +1,31 @@
-"""Redriving dead letters to the queues that they died in."""
+"""Redriving dead letters to the queues that they died in.
+
+A dry run answers with the `ranges` of messages that would go; where a redrive is sent these, it moves those of them
+that are still there, and no others. Both search for `seconds`, and say in `next` where to go on: who asks piece by
+piece shows progress, and who asks for no more has cancelled the rest.
+"""
 
 import contextlib
 import uuid
 from typing import Any, Final
 
 from shardmq.errors import ShardmqError
-from shardmq.management.dead_letters.redriving import Redrive, Redriving
-from shardmq.management.dead_letters.walking import LOOKED_AT_MAX, portions
-from shardmq.management.own.choosing import chosen_by_body, text_in
+from shardmq.limits import RANGES_MAX
+from shardmq.management.dead_letters.finding import Selection
+from shardmq.management.dead_letters.redriving import Redriving
+from shardmq.management.own.choosing import chosen_by_body, number_in, text_in
 from shardmq.management.web.call import Call, Row
 from shardmq.management.web.endpoint import Answer, Endpoint, Right
 from shardmq.management.web.errors import ApiError
 
 ID_CHARACTERS_MAX: Final = 64
+
+MOVED_MAX: Final = 20_000
+"""Messages that one request redrives, for an answer in time."""
+
+SECONDS: Final = 20
+SECONDS_MAX: Final = 40
+"""Of searching, for one answer."""
 
 
 def _flag(body: Row, name: str) -> bool:
@@ -22,14 +35,6 @@ def _flag(body: Row, name: str) -> bool:
     return value
 
 
-def _limit(value: Any) -> int:
-    if value is None:
-        return LOOKED_AT_MAX
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ApiError.bad_request(f"limit is {value!r}; give a whole number from 1 on, or none")
-    return min(value, LOOKED_AT_MAX)
-
-
 def _id(body: Row) -> str:
     value = text_in(body, "id")
     if len(value) > ID_CHARACTERS_MAX or not (value.isascii() and value.isprintable()):
@@ -37,34 +42,61 @@ def _id(body: Row) -> str:
     return value
 
 
+def _ranges(body: Row) -> list[tuple[int, int]] | None:
+    """The messages that a dry run has shown; None where none are given."""
+    value: Any = body.get("ranges")
+    if value is None:
+        return None
+    if not isinstance(value, list) or len(value) > RANGES_MAX or not all(_is_range(each) for each in value):
+        raise ApiError.bad_request(f"ranges are not those of a dry run: give at most {RANGES_MAX} [first, end]")
+    return sorted([(first, end) for first, end in value])
+
+
+def _is_range(value: Any) -> bool:
+    is_pair = isinstance(value, list) and len(value) == 2 and all(type(number) is int for number in value)
+    return is_pair and 0 <= value[0] < value[1] < 2**63
+
+
 async def redrive(call: Call) -> Answer:
     """Redrive dead letters to the queues that they died in last, or say what that would do."""
     vhost, queue = await call.vhost(), call.part("queue")
     body = await call.body()
-    chosen, limit, is_dry, name = chosen_by_body(body), _limit(body.get("limit")), _flag(body, "dry_run"), _id(body)
+    filters, ranges, is_dry, name = chosen_by_body(body), _ranges(body), _flag(body, "dry_run"), _id(body)
+    limit, first = number_in(body, "limit", MOVED_MAX, 1, MOVED_MAX), number_in(body, "start", 0, 0, 1 << 62)
+    seconds = number_in(body, "seconds", SECONDS, 1, SECONDS_MAX)
+    if ranges is not None and is_dry:
+        raise ApiError.bad_request("ranges are what a dry run answers; send them without dry_run")
     queues = {row["name"] for row in await call.rows("queues", vhost)} - {queue}
-    work = Redrive(chosen, queues, limit)
+    found = Selection(queues, limit, first)
     channel = await call.channel(vhost, own=True)
     try:
+        if ranges is None:
+            await found.search(channel, queue, filters, seconds)
+        facts: Row = {
+            "looked_at": found.looked_at,
+            "left": found.left,
+            "next": found.following if ranges is None else None,
+        }
         if is_dry:
-            async for messages in portions(channel, queue):
-                work.choose(messages)
+            count, homeless, targets = found.count, found.homeless, found.targets
+            facts["ranges"] = found.ranges
         else:
-            redriving = Redriving(channel, queue, call.user, f"redrive-{name or uuid.uuid4().hex}")
-            await _carry_out(call, redriving, work, name)
+            redriving = Redriving(channel, queue, call.user, f"redrive-{name or uuid.uuid4().hex}", queues)
+            await _carry_out(call, redriving, found.ranges if ranges is None else ranges, name)
+            count, homeless, targets = redriving.moved, found.homeless + redriving.homeless, redriving.targets
     finally:
         await channel.close()
-    return Answer({"dry_run": is_dry, "redriven": work.count, "without_queue": work.homeless, "targets": work.targets})
+    return Answer({"dry_run": is_dry, "redriven": count, "without_queue": homeless, "targets": targets, **facts})
 
 
-async def _carry_out(call: Call, redriving: Redriving, work: Redrive, name: str) -> None:
+async def _carry_out(call: Call, redriving: Redriving, ranges: list[tuple[int, int]], name: str) -> None:
     """Carry it out, unless the same one is under way; where it fails, only one that has an id keeps its reservation."""
     key = (call.part("vhost"), call.part("queue"), name)
     if name and key in call.facts.redriving:
         raise ApiError(409, "conflict", f"redrive '{name}' is under way; wait for its answer")
     call.facts.redriving.add(key)
     try:
-        await redriving.carry_out(work)
+        await redriving.carry_out(ranges)
     except BaseException:
         if not name:
             with contextlib.suppress(ShardmqError):  # the lease ends it, and what failed is told

@@ -12,7 +12,7 @@ from shardmq.client.aio.channel import Channel
 from shardmq.client.api.message import Message
 from shardmq.errors import NotFound, RequestError
 from shardmq.management.api.exchanges import exchange_name
-from shardmq.management.dead_letters.chosen import deaths
+from shardmq.management.dead_letters.finding import deaths
 from shardmq.management.own.queues import all_queues_of, is_stream
 from shardmq.management.own.routes import Map
 from shardmq.management.web.call import Call, Row

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,6 +77,25 @@ def test_chosen_dead_letters_are_redriven_after_a_dry_run(
     assert b"1 message stays, as the queue it died in is gone" in printed("dead-letters", "redrive", "grave")
     assert bodies(channel, "work") == [b"1", b"3", b"0", b"2", b"4"]
     assert bodies(channel, "grave") == [b"homeless", b"never died"]
+
+
+def test_what_a_dry_run_has_printed_is_redriven_and_nothing_else(
+    channel: shardmq.Channel, printed: Printed, parsed: Parsed, refused: Refused, tmp_path: Path
+) -> None:
+    for name in ("ditch", "field", "other"):
+        channel.queue_declare(name, durable=True)
+    for number in range(6):
+        channel.basic_publish("", "ditch", b'{"n": %d}' % number, dead("field"))
+    file = tmp_path / "shown.json"
+    wanted = ("--where", "$.n > 2", "--regex", "[35]", "--header", "tenant=acme")
+    file.write_bytes(printed("dead-letters", "redrive", "ditch", *wanted, "--dry-run", "--json"))
+    (row,) = parsed("dead-letters", "list", "ditch", *wanted)
+    assert row["messages"] == 2
+    channel.basic_publish("", "ditch", b'{"n": 53}', dead("field"))
+    answer = parsed("dead-letters", "redrive", "ditch", "--shown", str(file))
+    assert (answer["redriven"], answer["targets"]) == (2, {"field": 2})
+    assert bodies(channel, "field") == [b'{"n": 3}', b'{"n": 5}']
+    assert "has messages of queue 'ditch'" in refused("dead-letters", "redrive", "other", "--shown", str(file), code=2)
 
 
 def test_a_redrive_that_is_done_does_nothing_under_its_id(

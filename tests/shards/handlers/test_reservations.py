@@ -260,6 +260,17 @@ def test_consumers_get_what_comes_back(shard: Clocked) -> None:
     assert (delivered.first, delivered.batch.count, delivered.redelivered) == (0, 3, True)
 
 
+@pytest.mark.parametrize("queue", [1, 7])
+def test_ranges_are_reserved_and_all_others_stay(shard: Clocked, queue: int) -> None:
+    shard.take_in(run_of(0, 10), queue=queue)
+    assert shard.do(Reserve, queue, "some", 0, LONG_MS, [(2, 4), (8, 20)]) == [4, False]
+    assert [int(body) for _, body, _, _ in shard.read(queue=queue)] == [0, 1, 4, 5, 6, 7]
+    assert [int(body) for _, body, _, _ in shard.read("some", queue)] == [2, 3, 8, 9]
+    assert shard.do(Reserve, queue, "none", 0, LONG_MS, []) == [0, False]
+    assert shard.do(Reserve, queue, "some", 0, LONG_MS, [(0, 1)]) == [4, False], "it keeps what it has"
+    assert shard.do(Counts, queue) == [6, 0]
+
+
 def test_a_queue_has_so_many_reservations_and_acknowledged_ones_do_not_count(shard: Clocked) -> None:
     for number in range(RESERVATIONS_MAX):
         shard.send(Call(10_000 + number, Reserve(1, f"r{number}", 1, LONG_MS + number)))

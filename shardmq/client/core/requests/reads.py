@@ -7,6 +7,7 @@ import msgspec
 
 from shardmq.client.api.message import Delivery, Message, Peeked
 from shardmq.client.api.results import (
+    DeathsPage,
     QueueSlice,
     Reserved,
     Searched,
@@ -21,8 +22,9 @@ from shardmq.client.api.results import (
 from shardmq.client.core.requests.request import Request, counted
 from shardmq.client.core.validation import check_name, check_names, check_number, pairs
 from shardmq.errors import InvalidRequest
-from shardmq.limits import DELAY_MS_MAX, RECORD_BATCH_RECORDS_MAX, SEARCH_FOUND_MAX, SLICES_MAX
+from shardmq.limits import DELAY_MS_MAX, RANGES_MAX, RECORD_BATCH_RECORDS_MAX, SEARCH_FOUND_MAX, SLICES_MAX
 from shardmq.protocol.native.operations.reads import (
+    DeathsSearch,
     MessagesSearch,
     QueueRead,
     QueueReserve,
@@ -86,12 +88,7 @@ def messages_search(
     check_number("first", first, 0, 2**63 - 1)
     check_number("a count of messages to find", count, 1, SEARCH_FOUND_MAX)
     check_number("a partition", partition, 0, PARTITIONS_MAX)
-    if filters is not None and not isinstance(filters, SearchFilters):
-        raise TypeError(f"filters are SearchFilters, not {filters!r}")
-    try:  # msgspec looks at no types where an object is made, and what the broker cannot read ends the connection
-        msgspec.convert(msgspec.to_builtins(filters or {}, builtin_types=(bytes,)), SearchFilters)
-    except msgspec.ValidationError as fault:
-        raise InvalidRequest(f"SearchFilters: {fault}") from fault
+    check_filters(filters)
 
     def shape(result: object) -> SearchPage:
         answer = result_of(Searched, result)
@@ -103,16 +100,50 @@ def messages_search(
     return Request(f"searching '{queue}'", shape, asked)
 
 
-def queue_reserve(queue: str, reservation: str, messages_max: int, lease_ms: int) -> Request[Reserved]:
+def check_filters(filters: SearchFilters | None) -> None:
+    """Check what is searched for.
+
+    Raises:
+        TypeError: it is something else.
+        InvalidRequest: a filter has the wrong type, or is too long.
+    """
+    if filters is not None and not isinstance(filters, SearchFilters):
+        raise TypeError(f"filters are SearchFilters, not {filters!r}")
+    try:  # msgspec looks at no types where an object is made, and what the broker cannot read ends the connection
+        msgspec.convert(msgspec.to_builtins(filters or {}, builtin_types=(bytes,)), SearchFilters)
+    except msgspec.ValidationError as fault:
+        raise InvalidRequest(f"SearchFilters: {fault}") from fault
+
+
+def deaths_search(queue: str, filters: SearchFilters | None, first: int, ranges_max: int) -> Request[DeathsPage]:
+    """Find dead letters in a part of a queue."""
+    check_names(queue=queue)
+    check_number("first", first, 0, 2**63 - 1)
+    check_number("ranges_max", ranges_max, 1, RANGES_MAX)
+    check_filters(filters)
+
+    def shape(result: object) -> DeathsPage:
+        return result_of(DeathsPage, result)
+
+    asked = DeathsSearch(0, 0, queue, first, ranges_max, filters or SearchFilters())
+    return Request(f"searching the dead letters of '{queue}'", shape, asked)
+
+
+def queue_reserve(
+    queue: str, reservation: str, messages_max: int, lease_ms: int, ranges: Iterable[tuple[int, int]] | None
+) -> Request[Reserved]:
     """Reserve ready messages."""
     check_names(queue=queue)
     check_name("reservation", reservation)
     check_number("messages_max", messages_max, 0, 2**63 - 1)
     check_number("lease_ms", lease_ms, 0, DELAY_MS_MAX)
+    which = None if ranges is None else sorted(pairs("ranges", ranges))
+    if which is not None:
+        check_number("a number of ranges", len(which), 0, RANGES_MAX)
     return Request(
         f"reserving messages of queue '{queue}' as '{reservation}'",
         reserved,
-        QueueReserve(0, 0, queue, reservation, messages_max, lease_ms),
+        QueueReserve(0, 0, queue, reservation, messages_max, lease_ms, which),
     )
 
 

@@ -6,9 +6,10 @@ from typing import TypeVar
 
 from shardmq.client.api.defaults import PEEK_COUNT, READ_COUNT, SEARCH_COUNT
 from shardmq.client.api.message import Message
-from shardmq.client.api.results import QueueSlice, Reserved, SearchPage
+from shardmq.client.api.results import DeathsPage, QueueSlice, Reserved, SearchPage
 from shardmq.client.core.requests import reads
 from shardmq.client.core.requests.request import Request
+from shardmq.limits import RANGES_MAX
 from shardmq.search.filters import SearchFilters
 
 T = TypeVar("T")
@@ -91,7 +92,33 @@ class ReadRequests(ABC):
         """
         return self._ask(reads.messages_search(queue, filters, first, count, partition))
 
-    def queue_reserve(self, queue: str, reservation: str, messages_max: int = 0, lease_ms: int = 0) -> Reserved:
+    def deaths_search(
+        self, queue: str, filters: SearchFilters | None = None, first: int = 0, ranges_max: int = RANGES_MAX
+    ) -> DeathsPage:
+        """Find the dead letters in a queue, on the broker: how they died and where they are; all is left as it is.
+
+        A page comes as those of `messages_search`.
+
+        Args:
+            queue: whose ready messages.
+            filters: which; None for all that died.
+            first: the position to begin at.
+            ranges_max: ranges of neighbouring messages, in all groups together; the page ends there.
+
+        Raises:
+            InvalidRequest: a filter cannot be read, or its regular expression takes too long.
+            NotFound: there is no such queue.
+        """
+        return self._ask(reads.deaths_search(queue, filters, first, ranges_max))
+
+    def queue_reserve(
+        self,
+        queue: str,
+        reservation: str,
+        messages_max: int = 0,
+        lease_ms: int = 0,
+        ranges: Iterable[tuple[int, int]] | None = None,
+    ) -> Reserved:
         """Set ready messages aside under a name: nobody gets them until that ends, readers of the name see them.
 
         A name that is there keeps what it has, and its time begins anew.
@@ -101,8 +128,10 @@ class ReadRequests(ABC):
             reservation: the name.
             messages_max: how many at most, from the head of the queue; 0 for all there are.
             lease_ms: after which they are back at their place; 0 for an hour.
+            ranges: set those of these aside that are ready, (first, end) each, instead of the first; all others count
+                as delivered once.
         """
-        return self._ask(reads.queue_reserve(queue, reservation, messages_max, lease_ms))
+        return self._ask(reads.queue_reserve(queue, reservation, messages_max, lease_ms, ranges))
 
     def reservation_end(
         self, queue: str, reservation: str, acknowledge: bool, ranges: Iterable[tuple[int, int]] = ()

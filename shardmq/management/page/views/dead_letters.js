@@ -1,6 +1,6 @@
 // Dead letters of all queues by reason, source and age; and how they go back to where they died.
 
-import { html, useState } from "../vendor/preact.js";
+import { html, useRef, useState } from "../vendor/preact.js";
 import { post, query as words } from "../api.js";
 import { age, count, path } from "../format.js";
 import { useAnswer } from "../live.js";
@@ -44,7 +44,9 @@ export function DeadLettersOf({ parts: [vhost, name], query }) {
 const ageOf = (query) => optionsOf({ older_than: query.older_than });
 
 // The options of a command line that choose as the fields of a form do.
-const optionsOf = (values) => Object.entries(values).flatMap(([name, value]) => (value ? [`--${name.replace("_", "-")}`, value] : []));
+const optionsOf = (values) => Object.entries(values).flatMap(([name, value]) => (value ? [`--${NAMES[name] ?? name.replace("_", "-")}`, value] : []));
+
+const NAMES = { json: "where" };
 
 function AgeField({ value = "" }) {
   return html`<label
@@ -91,41 +93,124 @@ const since = (seconds) => (seconds === null ? "" : age(seconds * 1000));
 
 const numberOf = (text) => (text === "" || text === undefined ? null : Number(text));
 
-// A redrive that fails is sent again with the same id, and goes on where it ended.
-function useId() {
-  const [id] = useState(() => Array.from(crypto.getRandomValues(new Uint8Array(12)), (each) => each.toString(16)).join(""));
-  return id;
+// Messages in a piece: it is found or moved at once, and between two pieces it can be cancelled.
+const PIECE = 2000;
+
+const NOTHING = { redriven: 0, without_queue: 0, targets: {}, looked_at: 0, left: 0 };
+
+function added(sum, piece) {
+  const targets = { ...sum.targets };
+  for (const [name, messages] of Object.entries(piece.targets)) targets[name] = (targets[name] ?? 0) + messages;
+  return {
+    ...sum,
+    targets,
+    redriven: sum.redriven + piece.redriven,
+    without_queue: sum.without_queue + piece.without_queue,
+    looked_at: sum.looked_at + piece.looked_at,
+    left: piece.left,
+  };
 }
 
+// A redrive, piece by piece. What was shown is what is moved; without a look before, each piece is moved when it is found.
+// A piece that failed is sent again with its id before all others, and goes on where it ended.
+function useRedrive(place) {
+  const [state, setState] = useState(null);
+  const memory = useRef({ id: randomId(), number: 0, pieces: [], underWay: null, isStopped: false, isShown: false }).current;
+  const say = (changes) => setState((now) => ({ ...now, ...changes }));
+  const find = async function* ({ limit, older_than: seconds, ...filters }) {
+    const most = numberOf(limit) ?? Infinity;
+    let found = 0;
+    for (let start = 0; start !== null && found < most && !memory.isStopped; ) {
+      const wanted = { ...filters, older_than: numberOf(seconds), start, seconds: 1, limit: Math.min(PIECE, most - found) };
+      const piece = await post(place, { ...wanted, dry_run: true });
+      [start, found] = [piece.next, found + piece.redriven];
+      yield piece;
+    }
+  };
+  const look = async (values) => {
+    Object.assign(memory, { pieces: [], isStopped: false, isShown: false });
+    let sum = NOTHING;
+    setState({ isBusy: true, sum });
+    try {
+      for await (const piece of find(values)) {
+        memory.pieces.push(piece.ranges);
+        say({ sum: (sum = added(sum, piece)) });
+      }
+      memory.isShown = !memory.isStopped;
+    } finally {
+      say({ isBusy: false, isCancelled: memory.isStopped });
+    }
+  };
+  const move = async (values) => {
+    memory.isStopped = false;
+    let sum = NOTHING;
+    setState({ isBusy: true, sum, isMoving: true });
+    const moved = async () => {
+      const answer = await post(place, { id: `${memory.id}-${memory.number}`, ranges: memory.underWay });
+      memory.underWay = null;
+      memory.number += 1;
+      say({ sum: (sum = added(sum, { ...answer, looked_at: 0, left: sum.left })) });
+    };
+    try {
+      if (memory.underWay) await moved();
+      while (memory.isShown && memory.pieces.length > 0 && !memory.isStopped) {
+        memory.underWay = memory.pieces.shift();
+        if (memory.underWay.length > 0) await moved();
+      }
+      if (!memory.isShown) {
+        for await (const piece of find(values)) {
+          sum = added(sum, { ...piece, redriven: 0, targets: {} });
+          memory.underWay = piece.ranges;
+          if (piece.ranges.length > 0) await moved();
+        }
+      }
+      return { ...sum, isCancelled: memory.isStopped };
+    } finally {
+      say({ isBusy: false });
+    }
+  };
+  const forget = () => [(memory.isShown = false), setState((now) => (now?.isBusy ? now : null))];
+  const cancel = () => (memory.isStopped = true);
+  return { state, look, move, forget, cancel };
+}
+
+const randomId = () => Array.from(crypto.getRandomValues(new Uint8Array(12)), (each) => each.toString(16)).join("");
+
 function Redrive({ row, olderThan, vhost, onDone }) {
-  const [outcome, setOutcome] = useState(null);
-  const id = useId();
-  const send = ({ limit, older_than: seconds, ...filters }, more) =>
-    post(`/shardmq/queues${path(vhost, row.queue)}/redrive`, { ...filters, limit: numberOf(limit), older_than: numberOf(seconds), ...more });
-  const look = (event) => {
+  const { state, look, move, forget, cancel } = useRedrive(`/shardmq/queues${path(vhost, row.queue)}/redrive`);
+  const show = (event) => {
     const values = Object.fromEntries(new FormData(event.target.form));
-    doing(async () => setOutcome(await send(values, { dry_run: true })), "Looked at what would happen.");
+    doing(() => look(values), "Looked at what would happen.");
   };
   const command = (values) => ({ words: ["dead-letters", "redrive", ...optionsOf(values)], names: [row.queue], vhost });
-  return html`<${Form} submit="Redrive" command=${command} work=${(values) => send(values, { id })} done=${(answer) => said(answer, "Redrove")} onDone=${onDone}>
+  return html`<${Form} submit="Redrive" command=${command} work=${move} done=${(sum) => said(sum, sum.isCancelled ? "Cancelled; redrove" : "Redrove")} onDone=${onDone}>
     <p>They go to the queues that they died in last, and leave this one. Each of several conditions has to hold.</p>
-    <div class="columns">
+    <div class="columns" onInput=${forget}>
       <label>Reason <input name="reason" defaultValue=${row.reason} placeholder="any" /></label>
       <label>Died in <input name="source" defaultValue=${row.source} placeholder="any" /></label>
-      <label>Routing key has <input name="key" placeholder="any" /></label>
-      <label>A header has <input name="header" placeholder="any" /></label>
+      <label>Routing key <input name="key" placeholder="exact, or with *" /></label>
+      <label>Header <input name="header" placeholder="name or name=value" /></label>
       <label>Body has <input name="text" placeholder="any" /></label>
+      <label>Body matches <input name="regex" placeholder="regular expression" /></label>
+      <label>JSON value <input name="json" placeholder="$.order.total >= 100" /></label>
       <label>Older than, in seconds <input name="older_than" type="number" min="0" defaultValue=${olderThan ?? ""} placeholder="any" /></label>
       <label>At most <input name="limit" type="number" min="1" placeholder="all" /></label>
     </div>
-    <div><button type="button" onClick=${look}>What would happen?</button></div>
-    ${outcome && html`<div class="note">${said(outcome, "It would redrive")}</div>`}
+    <div><button type="button" onClick=${show} disabled=${state?.isBusy}>What would happen?</button></div>
+    ${state && html`<${Outcome} ...${{ state, cancel }} />`}
   <//>`;
 }
 
-function said(answer, verb) {
-  const targets = Object.entries(answer.targets).map(([name, messages]) => `${count(messages)} to ${name}`);
-  const where = targets.length ? `: ${targets.join(", ")}` : "";
-  const rest = answer.without_queue ? ` ${count(answer.without_queue)} stay: their queue is gone.` : "";
-  return `${verb} ${count(answer.redriven)} messages${where}.${rest}`;
+function Outcome({ state: { sum, isBusy, isMoving, isCancelled }, cancel }) {
+  const share = sum.looked_at / Math.max(1, sum.looked_at + sum.left);
+  const verb = isMoving ? "Redrove" : isBusy || isCancelled ? "So far it would redrive" : "It would redrive";
+  return html`${isBusy && html`<div class="pages"><progress aria-label="Done" value=${share}></progress><button type="button" onClick=${cancel}>Cancel</button></div>`}
+    <div class="note">${said(sum, verb)}${isCancelled ? " Cancelled." : ""}</div>`;
+}
+
+function said({ redriven, targets, without_queue: homeless }, verb) {
+  const parts = Object.entries(targets).map(([name, messages]) => `${count(messages)} to ${name}`);
+  const where = parts.length ? `: ${parts.join(", ")}` : "";
+  const rest = homeless ? ` ${count(homeless)} stay: their queue is gone.` : "";
+  return `${verb} ${count(redriven)} messages${where}.${rest}`;
 }

@@ -110,6 +110,7 @@ OPERATIONS: Final[dict[int, type[Operation]]] = {
     87: topology.ParameterDelete,
     88: topology.ShovelReport,
     90: statistics.FindingsTell,
+    91: reads.DeathsSearch,
 }
 """Operations by the type of their frame. A number never changes its meaning."""
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from shardmq.limits import DELAY_MS_MAX, RECORD_BATCH_RECORDS_MAX, SEARCH_FOUND_MAX, SLICES_MAX
+from shardmq.limits import DELAY_MS_MAX, RANGES_MAX, RECORD_BATCH_RECORDS_MAX, SEARCH_FOUND_MAX, SLICES_MAX
 from shardmq.protocol.native.operations.fields import AfterLoss, ClientRequest, Name
 from shardmq.search.filters import SearchFilters
 
@@ -48,9 +48,9 @@ class QueueRead(ClientRequest, frozen=True):
 class QueueReserve(ClientRequest, frozen=True):
     """Hold the first ready messages under a name, `messages_max` at most (0: all), for `lease_ms` (0: an hour).
 
-    They return to their place when the lease is over. A reservation that exists keeps its messages, and its lease
-    begins anew. The answer is Ok: `{"messages", "state"}`; state is "held", or "acknowledged" if the reservation was
-    acknowledged.
+    With `ranges` ([first, end), rising), hold those of them that are ready instead. They return to their place when the
+    lease is over. A reservation that exists keeps its messages, and its lease begins anew. The answer is Ok:
+    `{"messages", "state"}`; state is "held", or "acknowledged" if the reservation was acknowledged.
     """
 
     after_loss = AfterLoss.ASK_AGAIN
@@ -59,6 +59,7 @@ class QueueReserve(ClientRequest, frozen=True):
     reservation: Name
     messages_max: Position = 0
     lease_ms: Annotated[int, Meta(ge=0, le=DELAY_MS_MAX)] = 0
+    ranges: Annotated[list[tuple[Position, Position]], Meta(max_length=RANGES_MAX)] | None = None
 
 
 class ReservationEnd(ClientRequest, frozen=True):
@@ -91,4 +92,22 @@ class MessagesSearch(ClientRequest, frozen=True):
     partition: Annotated[int, Meta(ge=0, le=2**31 - 1)]
     first: Position
     count: Annotated[int, Meta(ge=1, le=SEARCH_FOUND_MAX)]
+    filters: SearchFilters
+
+
+class DeathsSearch(ClientRequest, frozen=True):
+    """Find dead letters among the ready messages of a queue, without taking them: how they died, and where they are.
+
+    The answer is Ok: `{"groups", "looked_at", "next", "left", "cut"}`; it comes after part of a second, or when there
+    are `ranges_max` ranges. Each group is `[queue, reason, first_ms, last_ms, ranges]`: what a number of messages died
+    in and of, the times of the first and the last of these deaths (ms since 1970, nil where none is known), and the
+    messages, [first, end), rising. All else is as in MessagesSearch; without filters on deaths, all dead letters are
+    found.
+    """
+
+    after_loss = AfterLoss.ASK_AGAIN
+
+    queue: Name
+    first: Position
+    ranges_max: Annotated[int, Meta(ge=1, le=RANGES_MAX)]
     filters: SearchFilters
