@@ -315,6 +315,8 @@ class ShardLoop:
         if collect or self._more:
             self._more = self._store.space.left > 0 and self._compactor.work()  # it writes before it makes room
         self._delays.note(self._buffer.now)
+        if state.unrecorded:
+            self._administration.record_used()
         self._buffer.commit()
         self._publishing.confirm()
         has_sent = self._listener.flush() or was_early

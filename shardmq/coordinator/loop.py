@@ -40,6 +40,10 @@ TICK_AT_REST_SECONDS: Final = 0.5
 """The same when every shard is connected and no command waits: two ticks for every ping."""
 
 
+RECORDED_SECONDS: Final = 0.01
+"""So much later, or with its next queue, a shard hears that a new one is on disk: at once would be a wake-up more."""
+
+
 class CoordinatorLoop:
     """The coordinator's handlers, and the loop that calls them.
 
@@ -114,6 +118,8 @@ class CoordinatorLoop:
             )
             at_rest = not (is_busy or self._state.store.is_pending) and all(shard.is_open for shard in self._shards)
             tick_at = ticked_at + (TICK_AT_REST_SECONDS if at_rest else TICK_SECONDS)
+            if any(shard.is_unsaid and shard.is_open for shard in self._shards):
+                tick_at = min(tick_at, now + RECORDED_SECONDS)
 
     def stop(self) -> None:
         """Have `serve` return after its pass. May be called from a signal handler or another thread."""

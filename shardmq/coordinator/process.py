@@ -113,6 +113,8 @@ def _put_together(
         shards.append(ShardLink(number, dialer, members))
     for queue in topology.queues.values():
         shards[queue.shard].add(topology.policies.given(queue))
+    for shard in shards:
+        shard.recorded()
     for queue_id, number in stored.tombstones.items():
         if number < len(shards):
             shards[number].drop(queue_id)

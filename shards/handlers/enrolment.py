@@ -3,7 +3,7 @@
     coordinator                         shard
       │  opens a session  ──────────────►  │
       │  ◄───────────────────  [Identity]  │   what the store knows of itself, and its durable queues
-      │  [Enroll, Assign, …]  ──────────►  │   written with the first queue, or before it
+      │  [Enroll, Assign, Recorded, …] ─►  │   written with the first queue, or before it
       │  or [Expel]  ───────────────────►  │   the shard refuses to go on: exit code 78
 
 A gateway tells in its Hello which broker's it is, and by which coordinator's topology it routes. The shard opens no
@@ -45,11 +45,12 @@ class Enrolment:
         """A session is open: the coordinator is told what is here."""
         if peer.role != COORDINATOR:
             return
-        mine = self.identity
+        mine, unrecorded = self.identity, self._state.unrecorded
+        unrecorded.begin_session()
         queues = [
             (declared.id, declared.vhost, declared.name)
             for hosted in self._state.queues.values()
-            if (declared := hosted.queue.declared).durable
+            if (declared := hosted.queue.declared).durable and declared.id not in unrecorded
         ]
         peer.post(Identity(mine.store, mine.shard, mine.broker, mine.generation, mine.queue, mine.is_adopted, queues))
 

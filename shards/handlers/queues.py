@@ -7,6 +7,7 @@ from typing import Any, Final
 from shardmq.bus.listener import Peer, Responder
 from shardmq.bus.messages.reads import Peek, SeenBatch
 from shardmq.bus.messages.shard import AssignQueue, Cancelled, Counts, DropQueue, PrepareDelete, Purge
+from shardmq.bus.messages.stores import Recorded
 from shardmq.errors import ReplyCode, RowDamaged
 from shardmq.shards.handlers.dead_letters import DeadLetterSender
 from shardmq.shards.handlers.delays import DelayedMessages
@@ -61,6 +62,7 @@ class Administration:
             state.slices.add(self._clear(number, segments), partial(state.buffer.clear, number))
         self.handlers: dict[type, Callable[[Any, Any], None]] = {
             AssignQueue: self._assign,
+            Recorded: self._recorded,
             PrepareDelete: self._condemn,
             DropQueue: self._drop,
             Purge: self._purge,
@@ -109,6 +111,7 @@ class Administration:
             hosted = state.queues.get(declared.id)
             if hosted is not None:
                 hosted.is_condemned = False
+                state.unrecorded.told(declared.id)
                 if hosted.is_leaving:
                     state.look_unused(hosted)
                 self._weighing.pop(declared.id, None)  # what was said before holds no more
@@ -120,8 +123,7 @@ class Administration:
                     self._configure(hosted, declared)
                 continue
             state.add(make_queue(declared, state.buffer, state.clock))
-            if declared.durable:
-                state.buffer.declare(declared, self._enrolment.given(declared))
+            state.unrecorded.add(declared)
         if not heavy:
             responder.answer(None)
         left = {declared.id for _, declared in heavy}
@@ -129,6 +131,22 @@ class Administration:
             self._weighing[declared.id] = declared
             done = partial(self._weighed, responder, hosted, declared, left)
             state.slices.add(self._weigh(hosted, declared), done)
+
+    def record_used(self) -> None:
+        """Have new queues written with what came for them in this pass: the coordinator must have them on disk."""
+        self._record(self._state.unrecorded.take(self._state.buffer.named))
+
+    def _recorded(self, peer: Peer, message: Recorded) -> None:
+        state = self._state
+        for number in state.unrecorded.take_lost():
+            if number in state.queues:
+                self._remove(peer, state.queues[number])
+        self._record(state.unrecorded.take_recorded(message.queue))
+
+    def _record(self, queues: Sequence[Queue]) -> None:
+        for declared in queues:
+            if declared.durable:
+                self._state.buffer.declare(declared, self._enrolment.given(declared))
 
     def _weigh(self, hosted: HostedQueue, declared: Queue) -> Steps:
         """Read how large bodies are before a limit counts their bytes; until that is done, what held before holds."""
@@ -157,7 +175,9 @@ class Administration:
         except RowDamaged as damage:
             self._state.take_out(damage)
             return
-        if declared.durable:
+        if declared.id in self._state.unrecorded:
+            self._state.unrecorded.add(declared)
+        elif declared.durable:
             self._state.buffer.declare(declared)
 
     def _condemn(self, responder: Responder[None], message: PrepareDelete) -> None:
@@ -199,14 +219,23 @@ class Administration:
             who, count = self._dropped.pop(message.queue, (responder.peer, 0))
             responder.answer(0 if who is responder.peer else count)
             return
+        count = self._remove(responder.peer, hosted)
+        if responder.peer.role == COORDINATOR:
+            state.buffer.hasten()
+        responder.answer(count)
+
+    def _remove(self, peer: Peer, hosted: HostedQueue) -> int:
+        """Delete a queue because a peer has told so; returns how many messages went with it."""
+        state = self._state
         state.catch_up(hosted)
-        del state.queues[message.queue]
-        state.gone.add(message.queue)
+        queue = hosted.queue
+        del state.queues[queue.id]
+        state.unrecorded.remove(queue.id)
+        state.gone.add(queue.id)
         hosted.is_gone = True
         state.rates.forget(hosted)
-        state.active.pop(message.queue, None)
-        state.unused.pop(message.queue, None)
-        queue = hosted.queue
+        state.active.pop(queue.id, None)
+        state.unused.pop(queue.id, None)
         for other, client in state.peers.items():
             for consumer in [consumer for consumer in client.consumers.values() if consumer.queue is queue]:
                 del client.consumers[consumer.number]
@@ -225,12 +254,10 @@ class Administration:
             for producer in hosted.producers.seen if hosted.producers is not None else ():
                 state.buffer.forget(queue.id, producer)
         state.slices.add(self._clear(queue.id, segments), partial(state.buffer.clear, queue.id))
-        self._dropped[queue.id] = responder.peer, count
+        self._dropped[queue.id] = peer, count
         if len(self._dropped) > DROPPED_MAX:
             del self._dropped[next(iter(self._dropped))]
-        if responder.peer.role == COORDINATOR:
-            state.buffer.hasten()
-        responder.answer(count)
+        return count
 
     def _clear(self, number: int, segments: list[Segment]) -> Steps:
         """Remove what a deleted queue left: in later passes, as what this one writes cannot be found in the store."""

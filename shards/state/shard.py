@@ -18,6 +18,7 @@ from shardmq.shards.state.quarantine import Quarantine
 from shardmq.shards.state.queue_rates import QueueRates
 from shardmq.shards.state.schedule import Schedule
 from shardmq.shards.state.sliced_work import SlicedWork
+from shardmq.shards.state.unrecorded_queues import UnrecordedQueues
 from shardmq.shards.storage.store import Store
 from shardmq.shards.storage.write_buffer import WriteBuffer
 from shardmq.shards.topics.partition import Partition
@@ -66,6 +67,7 @@ class ShardState:
         active: queues that something happened to in this pass, by id.
         unused: ids of queues the coordinator was told of.
         behind: ids of partitions whose readers have more to look through than one pass does.
+        unrecorded: new queues, of which nothing may be written yet.
         gone: ids of queues that were deleted or went out of service in this pass.
         slicer: to cut a batch with, once.
         slices: work that is too much for one pass.
@@ -85,6 +87,7 @@ class ShardState:
         self.active: dict[int, HostedQueue] = {}
         self.unused: dict[int, None] = {}
         self.behind: dict[int, None] = {}
+        self.unrecorded = UnrecordedQueues()
         self.gone: set[int] = set()
         self.slicer = BatchSlicer()
         self.slices = SlicedWork(buffer)

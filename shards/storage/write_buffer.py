@@ -145,8 +145,8 @@ class WriteBuffer:
     def declare(self, queue: Declared, identity: StoreIdentity | None = None) -> None:
         """Declare a durable queue; with an identity that knows its id, where that has changed.
 
-        It may wait as what was settled may: the coordinator had it on disk before it told this shard, and tells it
-        again in every session. With a flush of its own, the next declaration waited for the disk: 1.3 ms, not 0.94.
+        It may wait as what was settled may: the coordinator has it on disk, and tells it again in every session. With
+        a flush of its own, the next declaration waited for the disk: 1.3 ms, not 0.94.
         """
         self._writes.queues.append(queue)
         if identity is not None:
@@ -274,6 +274,18 @@ class WriteBuffer:
         if self._due or self._writes.producers:
             return False
         return any(segment.durable and segment.live for segment in self._opened)
+
+    @property
+    def named(self) -> set[int]:
+        """Ids of the queues of which the next commit writes anything but their declarations."""
+        writes = self._writes
+        keyed = writes.marks, writes.producers, writes.reservations, writes.cursors, self._moved
+        return {
+            *(segment.queue for segment in (*self._opened, *writes.put)),
+            *(queue for rows in keyed for queue, _ in rows),
+            *(timer.queue for timer in writes.timers),
+            *(queue for staged in writes.staged for queue in staged.queues),
+        }
 
     def batches(self, segment: Segment) -> list[NumberedBatch]:
         """Return the bodies of a segment, and keep them in memory."""

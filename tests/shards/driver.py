@@ -19,7 +19,7 @@ from shardmq.bus.messages.shard import (
     Publish,
     ShardEvent,
 )
-from shardmq.bus.messages.stores import Enroll, Identity
+from shardmq.bus.messages.stores import Enroll, Identity, Recorded
 from shardmq.bus.poller import Poller, context
 from shardmq.limits import DELIVERY_WINDOW_BYTES
 from shardmq.message.record import pack_many, unpack
@@ -130,6 +130,7 @@ class Shard:
     def assign(self, *queues: Queue) -> None:
         """Declare queues, and have them on disk: there is no coordinator here that tells a shard again what it lost."""
         self.ask(Call(1, AssignQueue(list(queues))))
+        self.send(Recorded(max(queue.id for queue in queues)))
         self.ask(Call(1, AtomicCommit([], [], [])))
 
     def publish(self, message: Publish) -> None:

@@ -23,6 +23,7 @@ from shardmq.bus.messages.shard import (
     PublishRefusal,
     ToShard,
 )
+from shardmq.bus.messages.stores import Recorded
 from shardmq.bus.poller import Poller, context
 from shardmq.shards.loop import ShardLoop
 from shardmq.shards.storage.store import Store
@@ -110,6 +111,7 @@ class Inside:
     def assign(self, *queues: Queue) -> None:
         """Declare queues, and have them on disk."""
         self.ask(Call(1, AssignQueue(list(queues))))
+        self.send(Recorded(max(queue.id for queue in queues)))
         self.ask(Call(1, AtomicCommit([], [], [])))
 
     def settle_down(self) -> None:

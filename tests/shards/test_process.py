@@ -35,6 +35,7 @@ from shardmq.bus.messages.shard import (
     Spent,
     Wanted,
 )
+from shardmq.bus.messages.stores import Recorded
 from shardmq.message.record import pack_many
 from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.entities import Queue
@@ -355,6 +356,7 @@ def test_what_was_declared_is_on_disk_soon_and_with_the_first_message_at_once(sh
     shard.restart()
     assert shard.ask(Call(2, Counts(8))) == [1, 0]
     shard.ask(Call(3, AssignQueue([Queue("/", "idle", 9, 0)])))
+    shard.send(Recorded(9))
     deadline = time.monotonic() + 60
     while not any(b"idle" in path.read_bytes() for path in shard.folder.rglob("*") if path.is_file()):
         assert time.monotonic() < deadline, "it is not written"

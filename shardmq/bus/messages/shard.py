@@ -20,7 +20,7 @@ from shardmq.bus.messages.groups import (
 )
 from shardmq.bus.messages.reads import ReadRequest
 from shardmq.bus.messages.statistics import QueueStatistics, RankQueues, ShardStatistics
-from shardmq.bus.messages.stores import ChangeWatermarks, Copy, Copying, Enroll, Expel, Hold, Identity
+from shardmq.bus.messages.stores import ChangeWatermarks, Copy, Copying, Enroll, Expel, Hold, Identity, Recorded
 from shardmq.bus.messages.streams import Reading
 from shardmq.bus.messages.transactions import FollowDecision, Prepare, Seal
 from shardmq.errors import ReplyCode
@@ -211,7 +211,8 @@ class Counts(Request[tuple[int, int]], frozen=True, tag=30):
 class AssignQueue(Request[None], frozen=True, tag=31):
     """The shard owns these queues. Those it has already stay as they are. Answered once it takes messages for them.
 
-    They are on disk before anything that comes for them; a shard that dies before that is told of them again.
+    They may come before the coordinator has them on disk: see Recorded. Here they are on disk before anything for them
+    is; a shard that dies before that is told of them again.
     """
 
     queues: list[Queue]
@@ -364,6 +365,7 @@ ToShard = (
     | DeadLetterAccepted
     | DeadLetterRefused
     | Expel
+    | Recorded
     | Call[ShardRequest]
 )
 

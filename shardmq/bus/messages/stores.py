@@ -21,6 +21,17 @@ class Expel(BusMessage, frozen=True, tag=91):
     text: str
 
 
+class Recorded(BusMessage, frozen=True, tag=99):
+    """Tell a shard that the queues it was assigned, up to the id `queue`, are on the coordinator's disk.
+
+    Until then, or until something is to be written for it, which proves the same, the shard writes nothing of a new
+    queue. One of an earlier session that was not assigned again before this was lost with the coordinator that told it,
+    and nobody knows it: the shard forgets it.
+    """
+
+    queue: int
+
+
 class Hold(Request[None], frozen=True, tag=92):
     """Carry out no message of gateways until a Copy comes, or some seconds have passed. Answer: nil."""
 

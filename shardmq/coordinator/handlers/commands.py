@@ -5,7 +5,8 @@
           others that name it wait)    ├─ committed transaction ─► all shards FOLLOW ─► answer
                                        └─ everything else ─► gateways ─► answer
 
-What waits for a shard is in queues.py and policies.py, what waits for gateways in replicas.py. Everything else is told
+The shard of a new queue is asked beside the store's write, and keeps it in memory alone until that is done. What waits
+for a shard is in queues.py and policies.py, what waits for gateways in replicas.py. Everything else is told
 at once, in the order it was decided. A transaction is prepared by all shards before it is committed. Once decided,
 only the one who asked waits for the shards, and not for ever.
 """
@@ -178,7 +179,11 @@ class CommandExecutor:
         self._dropped += [queue for shard in self._shards for queue in shard.take_dropped()]
         note = self._transactions.take_note()
         if changes or followed or note is not None:
+            for shard in self._shards:
+                shard.send_ahead()
             self._write(changes, followed, note)
+            for shard in self._shards:
+                shard.recorded()
         self._transactions.written()
 
     def _write(

@@ -15,15 +15,8 @@ import msgspec
 from shardmq.bus.dialer import Dialer
 from shardmq.bus.link import LinkLost
 from shardmq.bus.messages.base import Answer, Call, Refusal, Request, result_of
-from shardmq.bus.messages.shard import (
-    AssignQueue,
-    DropQueue,
-    FromShard,
-    OutOfService,
-    PrepareDelete,
-    Unused,
-)
-from shardmq.bus.messages.stores import ChangeWatermarks, Copy, Copying, Enroll, Expel, Hold, Identity
+from shardmq.bus.messages.shard import AssignQueue, DropQueue, FromShard, OutOfService, PrepareDelete, Unused
+from shardmq.bus.messages.stores import ChangeWatermarks, Copy, Copying, Enroll, Expel, Hold, Identity, Recorded
 from shardmq.bus.messages.transactions import FollowDecision, Prepare
 from shardmq.coordinator.rules.shard_identity import ExpectedQueues, Members, ShardRefused
 from shardmq.errors import RequestError, StartupRefused, Unavailable, request_error
@@ -74,6 +67,7 @@ class ShardLink:
     Attributes:
         name: of the process, such as `shard-0`.
         copying: how far the shard's copy of its store is; None where none was begun.
+        is_unsaid: whether the shard has yet to hear which queues are on disk.
     """
 
     def __init__(self, number: int, dialer: Dialer[FromShard], members: Members) -> None:
@@ -91,6 +85,11 @@ class ShardLink:
         self._assigned: set[int] = set()  # of the queues, those the shard has answered for in this session
         self._assigning: set[int] = set()  # of the queues, those in an AssignQueue that is not answered yet
         self._to_assign: list[Queue] = []  # of those, what goes into the next AssignQueue
+        self._ahead = 0  # of those, how many are new and not on disk yet
+        self._was_ahead = False  # something was sent since the last flush
+        self._newest = 0  # id of the newest queue
+        self._recorded = 0  # id of the newest queue that is on disk
+        self.is_unsaid = False
         self._on_assigned: dict[int, OnDone] = {}
         self._to_delete: dict[int, _Deletion] = {}
         self._to_drop: dict[int, None] = {}
@@ -116,6 +115,7 @@ class ShardLink:
     def add(self, queue: Queue) -> None:
         """Count a queue among this shard's. The shard is told with the next session."""
         self._queues[queue.id] = self._known[queue.id] = queue
+        self._newest = max(self._newest, queue.id)
 
     def assign(self, queue: Queue, on_assigned: OnDone) -> None:
         """Make sure that the shard has a queue.
@@ -128,9 +128,22 @@ class ShardLink:
             on_assigned(None)
             return
         self._on_assigned[queue.id] = on_assigned
+        is_new = queue.id > self._newest
         self.add(queue)
         if self.is_open and queue.id not in self._assigning:
             self._assign(queue)
+            self._ahead += is_new
+
+    def send_ahead(self) -> None:
+        """Send assignments before their queues are on disk, where these are new and nothing else waits to be sent."""
+        if self._ahead and self._ahead == len(self._to_assign) and not self.dialer.has_posted:
+            self._was_ahead = self.flush()
+
+    def recorded(self) -> None:
+        """Note that all queues assigned so far are on disk. The shard is told with the next ones, or a little later."""
+        if self._recorded != self._newest:
+            self._recorded = self._newest
+            self.is_unsaid = True
 
     def ignore_assign(self, queue: int) -> None:
         """Wait no more for the shard's answer about a queue. It stays the shard's."""
@@ -236,12 +249,15 @@ class ShardLink:
     def flush(self) -> bool:
         """Send what was posted; the queues assigned since the last flush in one message. Returns whether any was."""
         self._post_assign()
-        return self.dialer.flush()
+        was_ahead, self._was_ahead = self._was_ahead, False
+        return self.dialer.flush() or was_ahead
 
     def tick(self, now: float) -> None:
         """Keep the link alive, and tell refused decisions again. `now` is in monotonic seconds."""
         if self.dialer.tick(now):
             self._on_lost()
+        if self.is_unsaid and self.is_open:
+            self._say_recorded()
         if now >= self._follow_again_at:
             self._follow_again_at = now + FOLLOW_AGAIN_SECONDS
             refused, self._refused = self._refused, []
@@ -282,6 +298,8 @@ class ShardLink:
             self._send_follow(transaction)
         for transaction in self._to_prepare:
             self._send_prepare(transaction)
+        self._post_assign()
+        self._say_recorded()  # of all that was told; what the shard has beside that was lost with another coordinator
 
     def _on_lost(self) -> None:
         self._out_of_service.clear()
@@ -295,6 +313,7 @@ class ShardLink:
         self._assigned.clear()
         self._assigning.clear()
         self._to_assign.clear()
+        self._ahead = 0
         self._refused.clear()
 
     def _ask(self, message: Request[Result], on_reply: Callable[[Result | RequestError], None]) -> None:
@@ -320,8 +339,14 @@ class ShardLink:
 
     def _post_assign(self) -> None:
         if self._to_assign:
-            queues, self._to_assign = self._to_assign, []
+            if self.is_unsaid:
+                self._say_recorded()
+            queues, self._to_assign, self._ahead = self._to_assign, [], 0
             self._ask(AssignQueue(queues), partial(self._on_assign_answer, [queue.id for queue in queues]))
+
+    def _say_recorded(self) -> None:
+        self.is_unsaid = False
+        self.dialer.post(Recorded(self._recorded))
 
     def _on_assign_answer(self, queues: list[int], error: RequestError | None) -> None:
         for queue in queues:
