@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final
 
 from aiohttp import hdrs, web
@@ -30,6 +30,7 @@ from shardmq.management.web.call import BODY_BYTES_MAX, QUERY_BYTES_MAX, Call
 from shardmq.management.web.encoding import encoded
 from shardmq.management.web.endpoint import PREFIX, Answer, Endpoint, Right
 from shardmq.management.web.errors import NOT_MANAGER, REFUSED_LOGIN, ApiError
+from shardmq.management.web.streaming import send, whole
 
 REQUEST_SECONDS: Final = 60.0
 """For one request, its body included."""
@@ -121,7 +122,7 @@ class Server:
 
     async def _answer(self, request: web.Request, endpoint: Endpoint) -> web.StreamResponse:
         if endpoint.right is Right.NOTHING:
-            return self._response(request, await self._handled(request, endpoint, None))
+            return await self._sent(request, await self._handled(request, endpoint, None))
         credentials = credentials_of(request, self._sessions)
         try:
             return await self._answered(request, endpoint, credentials)
@@ -140,12 +141,14 @@ class Server:
                 answer = await self._facts.shared.get(key, lambda: self._encoded(request, endpoint, caller))
             else:
                 answer = await self._handled(request, endpoint, caller)
-            return self._response(request, answer)
+            return await self._sent(request, answer)
 
     async def _encoded(self, request: web.Request, endpoint: Endpoint, caller: Caller) -> Answer:
-        """An answer in JSON, encoded for all who share it."""
-        answer = await self._handled(request, endpoint, caller)
-        return Answer(encoded(answer.body), answer.status, {**answer.headers, **JSON})
+        """An answer in JSON, encoded for all who share it: it comes, wherever the one who asked first is by then."""
+        with caller.held():
+            answer = await self._handled(request, endpoint, caller)
+        body = await whole(answer.body) if isinstance(answer.body, AsyncIterator) else encoded(answer.body)
+        return Answer(body, answer.status, {**answer.headers, **JSON})
 
     async def _log_in(self, request: web.Request) -> web.StreamResponse:
         """Begin a session of the page: a form with `username` and `password`, as RabbitMQ's has it."""
@@ -219,6 +222,12 @@ class Server:
         if PAGE_HEADER in request.headers:
             headers.pop("WWW-Authenticate", None)  # the browser would ask in the page's place
         return self._response(request, Answer(body, error.status, headers))
+
+    async def _sent(self, request: web.Request, answer: Answer) -> web.StreamResponse:
+        """An answer, which is on its way already where it goes piece by piece."""
+        if not isinstance(answer.body, AsyncIterator):
+            return self._response(request, answer)
+        return await send(request, answer.body, answer.status, {**SAFE_HEADERS, **JSON, **answer.headers})
 
     def _response(self, request: web.Request, answer: Answer) -> web.Response:
         del request

@@ -10,6 +10,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from shardmq.management.web.call import LARGE_BYTES_MAX, Call, Row, as_table, too_large
 from shardmq.management.web.endpoint import NO_CONTENT, Answer, Endpoint, Handler, Right
 from shardmq.management.web.errors import ApiError
+from shardmq.management.web.streaming import json_table
 
 OF_VHOST: Final = ("topics", "exchanges", "queues", "bindings", "policies", "parameters")
 """What is in a virtual host."""
@@ -38,7 +39,7 @@ async def get_definitions_of_vhost(call: Call) -> Answer:
 def _downloaded(call: Call, definitions: Row) -> Answer:
     name = call.query.get("download", "")
     headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"} if name else {}
-    return Answer(definitions, headers=headers)
+    return Answer(json_table(definitions), headers=headers)
 
 
 async def post_definitions(call: Call) -> Answer:

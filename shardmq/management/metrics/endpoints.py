@@ -1,5 +1,6 @@
 """/metrics, /metrics/per-object, /metrics/detailed, /livez and /readyz."""
 
+from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final
 
 from shardmq.management.findings.evaluate import findings
@@ -11,6 +12,7 @@ from shardmq.management.probes.readiness import why_not_ready
 from shardmq.management.web.call import Call
 from shardmq.management.web.endpoint import Answer, Endpoint, Right
 from shardmq.management.web.errors import ApiError
+from shardmq.management.web.streaming import PIECE_BYTES
 
 RABBITMQ: Final = "rabbitmq_"
 DETAILED: Final = "rabbitmq_detailed_"
@@ -24,10 +26,18 @@ USERS: Final = "user_metrics"
 
 
 def _said(*parts: Exposition) -> Answer:
-    content = bytearray()  # of many objects 10 MB, which are there once
+    return Answer(_pieces(parts), headers={"Content-Type": CONTENT_TYPE})
+
+
+async def _pieces(parts: Iterable[Exposition]) -> AsyncIterator[bytes]:
+    gathered = b""
     for part in parts:
-        part.move_to(content)
-    return Answer(content, headers={"Content-Type": CONTENT_TYPE})
+        for piece in part.pieces():
+            gathered += piece
+            if len(gathered) >= PIECE_BYTES:
+                yield gathered
+                gathered = b""
+    yield gathered
 
 
 async def _aggregated(call: Call) -> Answer:

@@ -1,11 +1,15 @@
 """Prometheus's text format, written."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 Value = int | float
+
+PACKED_FROM_BYTES: Final = 16 << 10
+"""Lines from so many bytes on are packed, to a tenth or less: those of 10,000 queues have 10 MB."""
 
 FIRST_POWER: Final = 6
 POWER_STEP: Final = 2
@@ -26,7 +30,7 @@ def _escaped(text: str) -> str:
 
 
 class Family:
-    """The samples of one family, written as they come: none is kept as an object.
+    """The samples of one family, written as they come, and packed: none is kept as an object.
 
     Args:
         name: in full.
@@ -35,19 +39,31 @@ class Family:
 
     Attributes:
         name: in full.
-        lines: what is written.
     """
 
-    __slots__ = ("lines", "name")
+    __slots__ = ("_lines", "_packed", "name")
 
     def __init__(self, name: str, kind: str, text: str) -> None:
         self.name = name
-        self.lines = bytearray(f"# HELP {name} {text}\n# TYPE {name} {kind}\n".encode())
+        self._lines = f"# HELP {name} {text}\n# TYPE {name} {kind}\n".encode()
+        self._packed: list[bytes] = []
 
     def add(self, samples: Iterable[tuple[str, Value]]) -> None:
         """Write samples: their labels, as `labelled` writes them, and their values."""
         name = self.name
-        self.lines += "".join([f"{name}{labels} {value}\n" for labels, value in samples]).encode()
+        self.write("".join([f"{name}{labels} {value}\n" for labels, value in samples]))
+
+    def write(self, lines: str) -> None:
+        """Write lines."""
+        self._lines += lines.encode()
+        if len(self._lines) >= PACKED_FROM_BYTES:
+            self._packed.append(zlib.compress(self._lines, 1))
+            self._lines = b""
+
+    def pieces(self) -> Iterator[bytes]:
+        """What is written, piece by piece."""
+        yield from map(zlib.decompress, self._packed)
+        yield self._lines
 
 
 class Exposition:
@@ -108,14 +124,12 @@ class Exposition:
                 lines.append(f"{full}_bucket{labelled({**labels, 'le': bound})} {so_far}\n")
             lines.append(f"{full}_sum{labelled(labels)} {total}\n")
             lines.append(f"{full}_count{labelled(labels)} {so_far}\n")
-        family.lines += "".join(lines).encode()
+        family.write("".join(lines))
 
-    def move_to(self, content: bytearray) -> None:
-        """Add all of it to an answer, family by family: what is there is not here any more."""
+    def pieces(self) -> Iterator[bytes]:
+        """All of it, piece by piece."""
         for family in self._families:
-            content += family.lines
-            family.lines.clear()
-        self._families.clear()
+            yield from family.pieces()
 
 
 def time_buckets(counts: Sequence[int]) -> list[tuple[str, int]]:

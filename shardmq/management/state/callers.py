@@ -14,7 +14,7 @@ import hmac
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Final, NamedTuple
 from urllib.parse import quote, urlsplit, urlunsplit
 
@@ -101,6 +101,15 @@ class Caller:
         """Whether the broker has let it in, and has not ended that."""
         connection = self._connections.get("")
         return connection is not None and connection.is_open
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep it logged in for work that goes on where its request ends, as others wait for the answer."""
+        self.requests += 1
+        try:
+            yield
+        finally:
+            self._callers.give_back(self)
 
     def forget_others(self, user: str) -> None:
         """Have a user log in again: password or tags were changed, or the user deleted."""
@@ -192,11 +201,18 @@ class Callers:
                 caller = self._keep(key, caller)
             yield caller
         finally:
-            caller.requests -= 1
-            caller.used_at = time.monotonic()
-            if caller.is_forgotten and not caller.requests:
-                self._close(caller)
-            elif not caller.is_logged_in and not caller.requests and self._callers.get(key) is caller:
+            self.give_back(caller)
+
+    def give_back(self, caller: Caller) -> None:
+        """A request of a caller is answered."""
+        caller.requests -= 1
+        caller.used_at = time.monotonic()
+        if caller.requests:
+            return
+        if caller.is_forgotten:
+            self._close(caller)
+        elif not caller.is_logged_in:
+            for key in [key for key, other in self._callers.items() if other is caller]:
                 self._drop(key)
 
     async def _log_in(self, caller: Caller, peer: str) -> None:

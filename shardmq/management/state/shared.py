@@ -24,12 +24,18 @@ class SharedAnswers:
 
         Args:
             key: what is asked, and by whom.
-            ask: asks. Where it fails, all fail who wait for it.
+            ask: asks. Where it fails for somebody, for whom the others wait, these ask themselves, once: the login of
+                the first may have ended.
         """
         at, answer = self._found.get(key, (float("-inf"), None))
         if time.monotonic() - at < FRESH_SECONDS:
             return answer
         task = self._asked.get(key)
+        if task is not None:
+            await asyncio.wait((task,))
+            if not task.cancelled() and task.exception() is None:
+                return task.result()
+            task = self._asked.get(key)
         if task is None:
             task = self._asked[key] = asyncio.ensure_future(ask())
             task.add_done_callback(lambda done: self._done(key, done))

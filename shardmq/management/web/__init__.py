@@ -10,4 +10,5 @@ listing.py         Paging, sorting, filtering, columns of lists.
 absent.py          What RabbitMQ has and this has not: 501, and why.
 paged.py           Lists that the broker pages, filters and sorts.
 encoding.py        Answers as JSON.
+streaming.py       Large answers, sent piece by piece.
 """

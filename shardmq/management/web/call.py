@@ -66,12 +66,16 @@ class Call:
     async def overview(self) -> Row:
         """Sums of the broker, with what its processes tell; for browsers, as somebody of this user got it just now."""
         shared, key = self.facts.shared, (self.user, "overview")
-        connection = await self.caller.administration()
         if PAGE_HEADER in self.request.headers:
-            return cast(Row, await shared.get(key, lambda: connection.stats_overview(is_detailed=True)))
-        found = await connection.stats_overview(is_detailed=True)
+            return cast(Row, await shared.get(key, self._overview))
+        found = await self._overview()
         shared.keep(key, found)
         return found
+
+    async def _overview(self) -> Row:
+        with self.caller.held():
+            connection = await self.caller.administration()
+            return await connection.stats_overview(is_detailed=True)
 
     def forget(self, user: str) -> None:
         """Have a user log in again, as it was changed or deleted."""

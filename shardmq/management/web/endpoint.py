@@ -40,8 +40,8 @@ class Answer:
     """What is answered.
 
     Attributes:
-        body: the value that becomes JSON; None for no body; bytes are sent as they are, and `headers` say what they
-            are.
+        body: the value that becomes JSON; None for no body; bytes, at once or piece by piece, are sent as they are, and
+            `headers` say what they are.
         status: of HTTP.
         headers: more of the answer.
     """

@@ -1,14 +1,21 @@
 """Lists that the broker itself pages, filters and sorts: one page of 10,000 queues costs what it shows."""
 
-from collections.abc import Callable, Mapping
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator, Callable, Mapping
+from itertools import count
 from typing import Any, Final
 
 from shardmq.client.api.statistics import ListQuery
-from shardmq.errors import InvalidRequest
+from shardmq.errors import InvalidRequest, NotFound
 from shardmq.management.samples.spans import BadSpan, Spans, now, spans_of
 from shardmq.management.web.call import Call, Row
 from shardmq.management.web.errors import ApiError
 from shardmq.management.web.listing import listed, page_of, with_columns
+from shardmq.management.web.streaming import json_list
+
+ROWS_AT_ONCE: Final = 200
+"""Of a list without pages; a queue in RabbitMQ's words takes some 10 KB."""
 
 COUNTS: Final = ("publish", "deliver", "deliver_no_ack", "get", "get_no_ack", "get_empty", "ack", "redeliver")
 """What queues and connections count of messages, in RabbitMQ's words and ours."""
@@ -59,6 +66,48 @@ def with_samples(call: Call, noun: str, rows: list[Row]) -> list[Row]:
     return rows
 
 
+async def _all_queues(call: Call, query: ListQuery, show: Callable[[Row], Row]) -> Any:
+    """All queues, of which some hundred are in memory at a time.
+
+    The broker lists them page by page. Queues that are deleted meanwhile move others to pages that were there before:
+    those are asked for one by one.
+    """
+    connection = await call.caller.administration()
+
+    async def page(number: int) -> Row:
+        return await connection.stats_list("queues", dataclasses.replace(query, page=number))
+
+    def shown(rows: list[Row]) -> list[Row]:
+        found = with_samples(call, "queues", [show(row) for row in rows if row.get("vhost", "-")])
+        return [with_columns(row, call.query) for row in found]
+
+    first = await page(1)
+    if first["page_count"] == 1:
+        return shown(first["items"])
+    names = await connection.stats_list(
+        "queues", ListQuery(query.vhost, columns=["vhost", "name"], with_statistics=False)
+    )
+    left = {(row["vhost"], row["name"]) for row in names.pop("items")}
+
+    async def pages() -> AsyncIterator[list[Row]]:
+        table = first
+        for number in count(2):
+            rows = [row for row in table["items"] if (row["vhost"], row["name"]) in left]
+            left.difference_update([(row["vhost"], row["name"]) for row in rows])
+            yield shown(rows)
+            if number > table["page_count"]:
+                break
+            try:
+                table = await page(number)
+            except InvalidRequest:
+                break  # so many were deleted meanwhile
+        for vhost, name in sorted(left):
+            with contextlib.suppress(NotFound):
+                yield shown([await connection.stats_get("queues", vhost, name)])
+
+    return json_list(pages())
+
+
 async def paged(call: Call, noun: str, vhost: str | None, show: Callable[[Row], Row], sorts: Mapping[str, str]) -> Any:
     """A list as it was asked for: a page of it in an envelope, or all.
 
@@ -75,6 +124,8 @@ async def paged(call: Call, noun: str, vhost: str | None, show: Callable[[Row], 
     connection = await call.caller.administration()
     has_statistics = not call.has_flag("disable_stats") or call.has_flag("enable_queue_totals")
     sort = sorts.get(call.query.get("sort", ""))
+    if noun == "queues" and not call.query.keys() & {"page", "sort", "name"}:
+        return await _all_queues(call, ListQuery(vhost, page_size=ROWS_AT_ONCE, with_statistics=has_statistics), show)
     if "page" not in call.query or sort is None:
         everything = ListQuery(vhost, with_statistics=has_statistics)
         table = await connection.stats_list(noun, everything)

@@ -9,9 +9,7 @@ from shardmq.runtime.statistics.histograms import TimeHistogram
 
 
 def said(out: Exposition) -> str:
-    content = bytearray()
-    out.move_to(content)
-    return content.decode()
+    return b"".join(out.pieces()).decode()
 
 
 @given(st.dictionaries(st.sampled_from("abc"), st.text(st.characters(exclude_categories=["Cs"])), min_size=1))

@@ -50,6 +50,25 @@ def test_what_is_asked_after_a_change_is_asked_anew() -> None:
     asyncio.run(ask())
 
 
+def test_where_it_fails_for_the_first_the_others_ask_themselves() -> None:
+    async def ask() -> None:
+        shared, source = SharedAnswers(), Source()
+
+        async def fail() -> int:
+            await source.let.wait()
+            raise ConnectionError("its login has ended")
+
+        first = asyncio.ensure_future(shared.get("key", fail))
+        await asyncio.sleep(0)
+        others = [asyncio.ensure_future(shared.get("key", source.ask)) for _ in range(20)]
+        await asyncio.sleep(0)
+        source.let.set()
+        assert await asyncio.gather(*others) == [1] * 20
+        assert isinstance(first.exception(), ConnectionError)
+
+    asyncio.run(ask())
+
+
 def test_all_who_wait_are_told_of_a_fault_and_it_is_not_kept() -> None:
     async def fail() -> int:
         await asyncio.sleep(0)
