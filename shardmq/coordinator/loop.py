@@ -16,7 +16,7 @@ from shardmq.bus.messages.coordinator import (
     ToCoordinator,
     TopologyApplied,
 )
-from shardmq.bus.messages.membership import GroupReleased, JoinGroup, LeaveGroup, ReportMembers
+from shardmq.bus.messages.membership import GroupReleased, JoinGroup, LeaveGroup, ReportMembers, TakeEpoch
 from shardmq.bus.messages.stores import BeginBackup, LookBackup
 from shardmq.bus.poller import Poller
 from shardmq.bus.spinning import Spinning
@@ -178,6 +178,8 @@ class CoordinatorLoop:
                 self._connections.admit(responder, request, now)
             case JoinGroup():
                 self._groups.join(responder, request)
+            case TakeEpoch():
+                responder.answer(self._groups.take_epoch())
             case BeginBackup():
                 self._backup.begin(responder, request, now)
             case LookBackup():

@@ -8,7 +8,7 @@ shard goes on.
 A damage that is found while the shard runs is noted in the store, as the next start would find it only when it reads
 that row again. A damaged staged message of a transaction takes no queue out of service: that transaction alone cannot
 be carried out. Nor does a damaged cursor: its group alone is out of service in that partition. As a damaged key may
-name another group than was written, no group without a cursor begins there meanwhile.
+name another group than was written, no group without a cursor begins there meanwhile. A reset gives it another cursor.
 """
 
 import logging
@@ -128,7 +128,7 @@ class GroupOut:
         """Return the text of refusals."""
         return (
             f"group '{self.name}' is out of service in {self.title}: its cursor in {self.damage.file} is damaged; "
-            f"{WHAT_TO_DO}"
+            f"reset the group, or {WHAT_TO_DO}"
         )
 
     def alarm(self) -> dict[str, Any]:
@@ -189,6 +189,18 @@ class Quarantine:
         out = self.groups.setdefault(declared.id, {})[name] = GroupOut(name, declared, damage)
         _log.error("%s: %s (%s)", self._name, out.text, damage.what)
         return True
+
+    def has_group(self, number: int, name: str) -> bool:
+        """Whether a group is out of service in a partition."""
+        return name in self.groups.get(number, ())
+
+    def put_back(self, number: int, name: str) -> None:
+        """Forget that a group is out of service in a partition: it has another cursor."""
+        out = self.groups[number]
+        _log.warning("%s: group '%s' was reset in %s, where it was out of service", self._name, name, out[name].title)
+        del out[name]
+        if not out:
+            del self.groups[number]
 
     def group_text(self, number: int, name: str, begins: bool) -> str | None:
         """Return the text of refusals for a group without a cursor in a partition; None where it is not out of service.

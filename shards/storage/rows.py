@@ -7,7 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from shardmq.errors import RowDamaged
-from shardmq.shards.storage.decoding import damage_of
+from shardmq.shards.storage.decoding import cursor_of, damage_of
 from shardmq.shards.storage.schema import CURSORS, DAMAGED, DATABASES, ROWS, STATE, number_of, queue_of
 from shardmq.storage.checksums import CHECKSUM_BYTES, is_row, row_content, was_row
 from shardmq.storage.engine import Engine
@@ -44,6 +44,17 @@ class Rows:
                 if damage.queue is None:
                     raise
                 damaged.append(damage)
+        return found
+
+    def damaged_cursors(self, written: bytes) -> list[tuple[bytes, bytes]]:
+        """Find the damaged rows that were written at a cursor's key: keys as they are now, and values."""
+        found = []
+        for key, value in self._engine.scan(CURSORS):
+            try:
+                self._decoded(CURSORS, key, bytes(value), cursor_of)
+            except RowDamaged as damage:
+                if damage.key == written:
+                    found.append((bytes(key), bytes(value)))
         return found
 
     def state(self, key: bytes, decode: Callable[[bytes], Decoded]) -> Decoded | None:

@@ -28,6 +28,7 @@
                 "identity"                msgpack StoreIdentity (identity.py)
                 "ended"                   msgpack [[start, end], ...], numbers of transactions that are decided
                 "damaged" | queue u64     msgpack [database, key, what]: the queue is out of service
+                "replaced" | key of a cursor   what was damaged there, until the group was reset
                 "shared"                  u64, every number that a shared body ever had is below it
 
 Every value begins with a checksum u64 (storage/checksums.py), which is left out above and added when it is stored. A
@@ -113,6 +114,7 @@ APPLIED: Final = b"redo"
 CLOCK: Final = b"clock"
 ENDED: Final = b"ended"
 DAMAGED: Final = b"damaged"
+REPLACED: Final = b"replaced"
 IDENTITY: Final = b"identity"
 BODIES_NOTED: Final = b"shared"
 
@@ -265,6 +267,9 @@ def _edits_of_queues(writes: WriteBatch) -> Iterator[Edit]:
     for (queue, name), reservation in writes.reservations.items():
         key = PLACE.pack(queue, xxh3_64_intdigest(name.encode()))
         yield RESERVATIONS, key, None if reservation is None else _encode(reservation)
+    for key, value in writes.replaced:
+        yield CURSORS, key, None
+        yield STATE, REPLACED + key, value
     for (queue, name), cursor in writes.cursors.items():
         yield CURSORS, cursor_key(queue, name), None if cursor is None else _encode(cursor.row())
 
@@ -306,6 +311,9 @@ def size_of(writes: WriteBatch) -> int:
     if writes.sealed or writes.reservations:
         others += len(writes.sealed)
         others += sum([len(each.ranges) for each in writes.reservations.values() if each is not None])
+    if writes.replaced:
+        others += 2 * len(writes.replaced)
+        bodies += sum([len(value) for _, value in writes.replaced])
     if writes.cursors:
         others += sum([1 if each is None else each.row_size for each in writes.cursors.values()])
     return bodies + 100 * others

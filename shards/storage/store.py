@@ -34,6 +34,7 @@ from shardmq.shards.storage.schema import (
     SPILLED_TIMERS,
     STATE,
     Edits,
+    cursor_key,
     number_of,
     segment_key,
     shared_of,
@@ -120,6 +121,10 @@ class Store:
         except BaseException:
             engine.close()
             raise
+
+    def damaged_cursors(self, queue: int, group: str) -> list[tuple[bytes, bytes]]:
+        """Return the rows that are damaged of a group's cursor in a partition, keys and values as they are now."""
+        return self._rows.damaged_cursors(cursor_key(queue, group))
 
     def _whose(self) -> tuple[StoreIdentity | None, list[Queue]]:
         queues = self._rows.all(QUEUES, decoding.declaration_of, [])

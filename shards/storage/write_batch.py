@@ -32,6 +32,7 @@ class WriteBatch:
         ended: numbers of transactions that are decided, all of them, where there is a new one.
         reservations: by (queue, name); None for those that are no more.
         cursors: of groups, by (queue, group); None for those that are no more.
+        replaced: damaged cursors that give way to others, keys and values; they are kept aside.
         clock: what time it is, where that is to be noted.
         damaged: what was found damaged, of queues that are out of service from now on.
         identity: whose the store is, where that has changed.
@@ -58,6 +59,7 @@ class WriteBatch:
     ended: list[tuple[int, int]] | None = None
     reservations: dict[tuple[int, str], Reservation | None] = field(default_factory=dict)
     cursors: dict[tuple[int, str], StoredCursor | None] = field(default_factory=dict)
+    replaced: list[tuple[bytes, bytes]] = field(default_factory=list)
     clock: ClockNote | None = None
     damaged: list[RowDamaged] = field(default_factory=list)
     identity: StoreIdentity | None = None

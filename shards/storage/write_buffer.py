@@ -238,6 +238,11 @@ class WriteBuffer:
         self._writes.cursors[queue, group] = cursor
         self._due = True
 
+    def replace_damaged(self, queue: int, group: str, cursor: StoredCursor) -> None:
+        """Write a group's cursor in place of the damaged one, whose bytes are kept aside."""
+        self._writes.replaced += self.store.damaged_cursors(queue, group)
+        self.keep(queue, group, cursor)
+
     def lose(self, queue: int, group: str) -> None:
         """Delete a group's cursor."""
         self._moved.pop((queue, group), None)

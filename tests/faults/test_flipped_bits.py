@@ -326,7 +326,6 @@ def nothing_begins_anew(channel: shardmq.Channel, topic: str, sentence: str) -> 
             assert not consumer.poll(0.3)
     for ask in (
         lambda: channel.group_commit(topic, "ordered", {0: MESSAGES}),
-        lambda: channel.group_reset(topic, "ordered", "latest"),
         lambda: channel.group_delete(topic, "ordered"),
         lambda: channel.group_offsets(topic, "ordered"),
     ):

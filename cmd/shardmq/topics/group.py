@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 COLUMNS: Final = (
     *names("topic", "group", "type"),
     *numbers("partitions", "consumers", "unacked", "lag"),
+    Column("damaged", text=lambda found: f"partition {', '.join(map(str, found))}" if found else ""),
     *extras("vhost", "read", "members"),
 )
 """Of the list."""
@@ -94,15 +95,22 @@ def group_reset(
         question = f"Have group '{name}' of topic '{topic}' go on at {to}?"
         confirm(question, f"resetting group '{name}' skips messages or brings them again", yes)
     with connected(url) as connection:
-        moves = connection.channel().group_reset(topic, name, start, partitions or None, dry_run)
+        channel = connection.channel()
+        groups = channel.topic_info(topic)["groups"]
+        damaged = {number for row in groups if row["group"] == name for number in row["damaged"]}
+        moves = channel.group_reset(topic, name, start, partitions or None, dry_run)
     if as_json:
-        moved = [{"partition": number, "old": old, "new": new} for number, (old, new) in sorted(moves.items())]
+        moved = [
+            {"partition": number, "old": old, "new": new, "damaged": number in damaged}
+            for number, (old, new) in sorted(moves.items())
+        ]
         print_json({"ok": True, "dry_run": dry_run, "partitions": moved})
         return
     verb = "Would reset" if dry_run else "Reset"
     click.echo(f"{verb} group '{name}' of topic '{topic}' in {counted(len(moves), 'partition')}")
     for number, (old, new) in sorted(moves.items()):
-        click.echo(f"  partition {number}: {'no offset' if old is None else f'{old:,}'} to {new:,}")
+        missing = "a damaged offset" if number in damaged else "no offset"
+        click.echo(f"  partition {number}: {missing if old is None else f'{old:,}'} to {new:,}")
 
 
 @group.command("commit")

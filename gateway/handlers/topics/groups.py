@@ -15,6 +15,7 @@ from shardmq.bus.messages.groups import (
     ResetGroup,
     StageOffset,
 )
+from shardmq.bus.messages.membership import TakeEpoch
 from shardmq.bus.messages.streams import Reading
 from shardmq.errors import InvalidRequest, NotFound, PreconditionFailed, RequestError
 from shardmq.gateway.handlers.replies import from_all
@@ -103,34 +104,51 @@ def group_reset(channel: Channel, operation: GroupReset, reply: Reply) -> None:
     wanted = range(len(queues)) if operation.partitions is None else sorted(set(operation.partitions))
     places = _places(client, topic, queues, wanted)
     reading = Reading(operation.begin, operation.number, is_exact=True)
-    known: dict[int, bool] = {}
+    known: dict[int, GroupState | None] = {}
 
     def looked(states: list[PartitionState]) -> None:
-        known.update({number: _of(state, group) is not None for number, state in enumerate(states)})
+        known.update({number: _of(state, group) for number, state in enumerate(states)})
         if not any(known.values()):
             reply(_no_group(client, topic, group))
             return
-        _ask_all(client, places, partial(question, True), tried, reply)
+        _ask_all(client, places, partial(question, True, 0), tried, reply)
 
     def tried(moves: list[tuple[int, int]]) -> None:
         """Go on only where every partition has the place: one that has not would leave the group half reset."""
         if operation.dry_run:
             join(moves)
+        elif any(was_damaged(number) for number, _ in places):
+            client.state.coordinator.ask(TakeEpoch(), replace_damaged)
         else:
-            _ask_all(client, places, partial(question, False), join, reply)
+            go_on(0)
 
-    def question(dry_run: bool, place: Place) -> ResetGroup:
-        return ResetGroup(place[1].id, group, reading, dry_run, make=True)
+    def replace_damaged(epoch: Outcome) -> None:
+        """Go on, also where the cursor is damaged, and its epoch lost."""
+        if isinstance(epoch, RequestError):
+            reply(epoch)
+        else:
+            go_on(epoch)
+
+    def go_on(epoch: int) -> None:
+        _ask_all(client, places, partial(question, False, epoch), join, reply)
+
+    def was_damaged(number: int) -> bool:
+        state = known[number]
+        return state is not None and state.is_damaged
+
+    def question(dry_run: bool, epoch: int, place: Place) -> ResetGroup:
+        return ResetGroup(place[1].id, group, reading, dry_run, make=True, epoch=epoch)
 
     def join(moves: list[tuple[int, int]]) -> None:
         reply(
             [
-                (number, old if known[number] else None, new)
+                (number, old if known[number] and not was_damaged(number) else None, new)
                 for (number, _), (old, new) in zip(places, moves, strict=True)
             ]
         )
 
-    _ask_all(client, list(enumerate(queues)), lambda place: InspectPartition(place[1].id, group), looked, reply)
+    look = partial(InspectPartition, group=group, with_damaged=True)
+    _ask_all(client, list(enumerate(queues)), lambda place: look(place[1].id), looked, reply)
 
 
 def group_delete(channel: Channel, operation: GroupDelete, reply: Reply) -> None:
@@ -168,10 +186,10 @@ def list_groups(client: Client, reply: Reply) -> None:
         left = iter(states)
         rows = []
         for vhost, topic, queues in topics:
-            groups: dict[str, list[tuple[PartitionState, GroupState]]] = {}
-            for state in [next(left) for _ in queues]:
+            groups: dict[str, list[tuple[int, PartitionState, GroupState]]] = {}
+            for number, state in enumerate([next(left) for _ in queues]):
                 for group in state.groups:
-                    groups.setdefault(group.name, []).append((state, group))
+                    groups.setdefault(group.name, []).append((number, state, group))
             rows += [_summary(vhost, topic, len(queues), name, groups[name]) for name in sorted(groups)]
         reply(rows)
 
@@ -232,8 +250,9 @@ def _epoch(channel: Channel, operation: GroupCommit | TransactionOffsets, number
 
 
 def _summary(
-    vhost: str, topic: str, partitions: int, name: str, found: list[tuple[PartitionState, GroupState]]
+    vhost: str, topic: str, partitions: int, name: str, everywhere: list[tuple[int, PartitionState, GroupState]]
 ) -> dict[str, Any]:
+    found = [(state, group) for _, state, group in everywhere if not group.is_damaged]
     kinds = {group.is_shared for _, group in found} - {None}
     return {
         "topic": topic,
@@ -246,6 +265,7 @@ def _summary(
         "members": len({group.member for _, group in found if group.member}),
         "unacked": sum(group.unacked for _, group in found),
         "lag": sum(_lag(state, group) for state, group in found),
+        "damaged": [number for number, _, group in everywhere if group.is_damaged],
     }
 
 

@@ -3,7 +3,7 @@
 A topic's name is that of its exchange, and permissions are looked up by it, whatever the partition.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from functools import partial
 from operator import itemgetter
 from typing import Any, Final
@@ -24,6 +24,9 @@ from shardmq.topology.repeats import is_repeated
 
 COUNTS: Final = ("first", "next", "messages", "bytes", "oldest_ms", "newest_ms")
 """Columns of partitions that their shards know."""
+
+NEW_GROUP: Final = {"type": "", "partitions": 0, "consumers": 0, "unacked": 0, "lag": 0}
+"""The row of a group of which nothing is known."""
 
 
 def topic_declare(channel: Channel, operation: TopicDeclare, reply: Reply) -> None:
@@ -91,7 +94,7 @@ def topic_info(channel: Channel, operation: TopicInfo, reply: Reply) -> None:
     def join(found: list[tuple[int, PartitionState]]) -> None:
         states = dict(found)
         rows = [partition_row(number, queue, states.get(number)) for number, queue in enumerate(queues)]
-        reply({**topic_row(topic), "partitions": rows, "groups": group_rows(states.values())})
+        reply({**topic_row(topic), "partitions": rows, "groups": group_rows(states)})
 
     collector = AnswerCollector(len(queues), join)
     for number, queue in enumerate(queues):
@@ -115,14 +118,15 @@ def partition_row(number: int, queue: Queue, state: PartitionState | None) -> Ro
     return {"partition": number, "queue": queue.name, "shard": queue.shard, **known}
 
 
-def group_rows(states: Iterable[PartitionState]) -> list[Row]:
+def group_rows(states: Mapping[int, PartitionState]) -> list[Row]:
     """What the groups of a topic have read, each over all partitions."""
     rows: dict[str, Row] = {}
-    for state in states:
+    for number, state in sorted(states.items()):
         for group in state.groups:
-            row = rows.setdefault(
-                group.name, {"group": group.name, "type": "", "partitions": 0, "consumers": 0, "unacked": 0, "lag": 0}
-            )
+            row = rows.setdefault(group.name, {"group": group.name, **NEW_GROUP, "damaged": []})
+            if group.is_damaged:
+                row["damaged"].append(number)
+                continue
             if group.is_shared is not None:
                 row["type"] = "shared" if group.is_shared else "ordered"
             row["partitions"] += 1

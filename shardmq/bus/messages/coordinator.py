@@ -12,6 +12,7 @@ from shardmq.bus.messages.membership import (
     JoinGroup,
     LeaveGroup,
     ReportMembers,
+    TakeEpoch,
 )
 from shardmq.bus.messages.stores import BeginBackup, LookBackup
 from shardmq.topology.changes import Change
@@ -111,7 +112,7 @@ class AdmitConnection(Request[None], frozen=True, tag=65):
     user: str
 
 
-CoordinatorRequest = RunCommand | Inspect | AdmitConnection | BeginBackup | LookBackup | JoinGroup
+CoordinatorRequest = RunCommand | Inspect | AdmitConnection | BeginBackup | LookBackup | JoinGroup | TakeEpoch
 
 MembershipNews = ReportMembers | LeaveGroup | GroupReleased
 """What gateways tell of the members of groups without waiting for an answer."""

@@ -73,6 +73,8 @@ class CommitOffset(Request[int], frozen=True, tag=100):
 class ResetGroup(Request[tuple[int, int]], frozen=True, tag=101):
     """Have a group go on elsewhere. Answer: its offset before and after, once that is on disk.
 
+    Where it had none, or a damaged one, the answer is twice the one after.
+
     Its members' messages are forgotten: what they acknowledge of them has no effect. Those of a shared group go on from
     the new place; the owner of an ordered group is cancelled, and its epoch is over. Refused (506) while a transaction
     is being decided that commits an offset of the group, (404) where the group has no cursor here, and with
@@ -84,6 +86,7 @@ class ResetGroup(Request[tuple[int, int]], frozen=True, tag=101):
         reading: where it is to go on; tags are ignored.
         dry_run: whether nothing is to change.
         make: whether a group without a cursor here gets one.
+        epoch: of the group from then on, where its cursor is damaged and gives way; 0 leaves a damaged one (506).
     """
 
     queue: int
@@ -91,6 +94,7 @@ class ResetGroup(Request[tuple[int, int]], frozen=True, tag=101):
     reading: Reading
     dry_run: bool
     make: bool = False
+    epoch: int = 0
 
 
 class DropGroup(Request[bool], frozen=True, tag=102):
@@ -115,6 +119,7 @@ class GroupState(msgspec.Struct, array_like=True, frozen=True, gc=False):
         delayed: messages returned with a delay that is not over.
         dying: dead letters that have not arrived.
         lost: messages that retention dropped before the group had read them.
+        is_damaged: whether its cursor is damaged; nothing else is known then.
     """
 
     name: str
@@ -128,6 +133,7 @@ class GroupState(msgspec.Struct, array_like=True, frozen=True, gc=False):
     delayed: int = 0
     dying: int = 0
     lost: int = 0
+    is_damaged: bool = False
 
 
 class PartitionState(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -156,11 +162,13 @@ class InspectPartition(Request[PartitionState], frozen=True, tag=103):
     Attributes:
         queue: its id.
         group: the only one that is looked at, where it is there; None for all. Where one is named, the answer comes
-            when what it has acknowledged is on disk.
+            when what it has acknowledged is on disk. Refused (506) where its cursor is damaged.
+        with_damaged: whether it is looked at also where its cursor is damaged.
     """
 
     queue: int
     group: str | None = None
+    with_damaged: bool = False
 
 
 class StageOffset(Request[None], frozen=True, tag=111):

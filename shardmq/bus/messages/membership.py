@@ -30,6 +30,10 @@ class JoinGroup(Request[None], frozen=True, tag=66):
     member: GroupMember
 
 
+class TakeEpoch(Request[int], frozen=True, tag=74):
+    """Take an epoch that nobody has: it is higher than all that were given to members. Answer: the epoch."""
+
+
 class ReportMembers(BusMessage, frozen=True, tag=67):
     """All members of groups that a gateway has, the first message of a session. Those it does not name have left."""
 

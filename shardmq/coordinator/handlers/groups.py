@@ -78,6 +78,10 @@ class GroupMembership:
             return
         responder.answer(None)
 
+    def take_epoch(self) -> int:
+        """An epoch that no member has, higher than all there are."""
+        return self._epochs.take()
+
     def hear(self, peer: Peer, news: MembershipNews) -> None:
         """Take in what a gateway tells of its members."""
         match news:

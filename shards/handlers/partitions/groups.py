@@ -9,6 +9,7 @@ from shardmq.bus.messages.groups import (
     CommitOffset,
     DropGroup,
     GroupReading,
+    GroupState,
     InspectPartition,
     PartitionState,
     ResetGroup,
@@ -20,11 +21,13 @@ from shardmq.limits import NAME_BYTES_MAX
 from shardmq.shards.consumers.consumer import Consumer
 from shardmq.shards.consumers.readers import Readers
 from shardmq.shards.handlers.delays import DelayedMessages
+from shardmq.shards.handlers.partitions.group_settings import check_settings, settings_of
 from shardmq.shards.handlers.partitions.staged_offsets import StagedOffsets
 from shardmq.shards.segments.segment import Ranges
 from shardmq.shards.state.hosted_queue import HostedQueue
+from shardmq.shards.state.quarantine import WHAT_TO_DO
 from shardmq.shards.state.shard import ShardState
-from shardmq.shards.storage.entries import CursorRow, GroupSettings, common_settings
+from shardmq.shards.storage.entries import CursorRow
 from shardmq.shards.topics.cursor import offset_at, out_of_range
 from shardmq.shards.topics.group_cursor import GroupCursor
 from shardmq.shards.topics.group_letters import new_producer
@@ -74,10 +77,10 @@ class Groups:
         readers = _readers(hosted)
         _check_name(message.name)
         self._check_undecided(hosted, message.name)
-        settings = _settings(message)
+        settings = settings_of(message)
         group = self._found(hosted, message.name)
         if group is not None:
-            _check_settings(hosted, group, settings)
+            check_settings(_title(hosted), group, settings)
             if group.offset > group.partition.next:
                 raise PreconditionFailed(
                     f"group '{group.name}' is at offset {group.offset} of {_title(hosted)}, which ends at "
@@ -234,6 +237,9 @@ class Groups:
         if reading.begin == "offset" and not partition.first <= reading.number <= partition.next:
             raise out_of_range(partition, reading.number)
         new = offset_at(partition, reading)
+        if self._state.quarantine.has_group(hosted.queue.id, message.group) and (message.epoch or message.dry_run):
+            self._replace_damaged(hosted, readers, message, new)
+            return new, new
         group = self._found(hosted, message.group)
         if group is None:
             if not message.make:
@@ -248,6 +254,25 @@ class Groups:
         if not message.dry_run:
             self._reset_all(hosted, readers, group, new)
         return old, new
+
+    def _replace_damaged(self, hosted: HostedQueue, readers: Readers, message: ResetGroup, offset: int) -> None:
+        """Give a group another cursor in place of its damaged one.
+
+        Which epoch that had is not known any more. The new one is higher than those of all members, as the coordinator
+        gave it, and of all that is staged: a transaction of before commits nothing.
+        """
+        queue, name = hosted.queue.id, message.group
+        if self.staged.is_deciding(queue, name):
+            raise Unavailable(
+                f"a transaction that commits an offset of group '{name}' in {_title(hosted)} is being decided, or is "
+                f"committed and waits for the damaged cursor; reset the group in a moment, or {WHAT_TO_DO}"
+            )
+        if message.dry_run:
+            return
+        epoch = max(message.epoch, self.staged.epoch_of(queue, name) + 1)
+        group = self._add(readers, name, CursorRow(offset, epoch, offset))
+        self._state.buffer.replace_damaged(queue, name, group)
+        self._state.quarantine.put_back(queue, name)
 
     def _reset_all(self, hosted: HostedQueue, readers: Readers, group: GroupCursor, offset: int) -> None:
         """Have a group go on elsewhere, whatever its members have.
@@ -293,14 +318,17 @@ class Groups:
 
     def _inspect(self, hosted: HostedQueue, readers: Readers, message: InspectPartition) -> PartitionState:
         partition, found = readers.partition, readers.groups
+        damaged = self._state.quarantine.groups.get(hosted.queue.id, {})
         if message.group is not None:
-            self._found(hosted, message.group, begins=False)
+            if not message.with_damaged:
+                self._found(hosted, message.group, begins=False)
             self._state.buffer.demand()  # who asks about one group counts on what its members acknowledged
-        names = sorted(found) if message.group is None else [message.group] if message.group in found else []
+        names = {*found, *damaged} if message.group is None else {message.group}
         groups = []
-        for group in [found[name] for name in names]:
-            members = readers.members(group)
-            groups.append(members.state() if members is not None else group.state())
+        for name in sorted(names.difference(damaged).intersection(found)):
+            members = readers.members(found[name])
+            groups.append(members.state() if members is not None else found[name].state())
+        groups += [GroupState(name, None, 0, 0, is_damaged=True) for name in sorted(names.intersection(damaged))]
         oldest_ms, newest_ms = partition.times()
         return PartitionState(partition.first, partition.next, partition.bytes, oldest_ms, newest_ms, groups)
 
@@ -338,50 +366,6 @@ def _readers(hosted: HostedQueue) -> Readers:
     if hosted.readers is None:
         raise PreconditionFailed(f"{hosted.title} is no stream, and has no groups; declare it with x-queue-type=stream")
     return hosted.readers
-
-
-def _settings(message: GroupReading) -> GroupSettings:
-    begin = message.begin
-    return common_settings(
-        GroupSettings(
-            message.is_shared,
-            message.delivery_limit,
-            message.dead_letter_exchange,
-            message.dead_letter_routing_key,
-            tuple(sorted(set(begin.tags))) if begin.tags is not None else None,
-            begin.has_untagged,
-        )
-    )
-
-
-_SETTINGS: Final = {
-    "is_shared": "kind",
-    "delivery_limit": "x-delivery-limit",
-    "dead_letter_exchange": "x-dead-letter-exchange",
-    "dead_letter_routing_key": "x-dead-letter-routing-key",
-    "tags": "x-stream-filter",
-    "has_untagged": "x-stream-match-unfiltered",
-}
-"""What errors call a group's settings."""
-
-
-def _check_settings(hosted: HostedQueue, group: GroupCursor, settings: GroupSettings) -> None:
-    """Make sure that a member says of its group what the first one said."""
-    if group.settings is None or group.settings == settings:
-        return
-    for name, title in _SETTINGS.items():
-        here, there = _shown(name, getattr(group.settings, name)), _shown(name, getattr(settings, name))
-        if here != there:
-            raise PreconditionFailed(
-                f"group '{group.name}' of {_title(hosted)} has {title} {here}, and a member asks for {there}; "
-                "use the same, or delete the group"
-            )
-
-
-def _shown(name: str, value: object) -> object:
-    if name == "is_shared":
-        return "shared" if value else "ordered"
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _check_name(name: str) -> None:

@@ -101,6 +101,11 @@ class StagedOffsets:
             (each.queue, each.group) == (queue, group) for number in self._prepared for each in self._staged[number]
         )
 
+    def epoch_of(self, queue: int, group: str) -> int:
+        """Return the newest epoch under which an offset of a group is staged in a partition; 0 where none is."""
+        staged = [each for of_transaction in self._staged.values() for each in of_transaction]
+        return max([each.epoch for each in staged if (each.queue, each.group) == (queue, group)], default=0)
+
     def ended(self, transaction: int) -> None:
         """Forget a transaction of which nothing is left."""
         self._staged.pop(transaction, None)

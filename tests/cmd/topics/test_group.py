@@ -32,7 +32,7 @@ def test_groups_are_committed_described_reset_and_deleted(printed: Printed, pars
     would = printed("group", "reset", stream, "billing", "--to", "earliest", "--dry-run")
     assert would == b"Would reset group 'billing' of topic 'journal' in 1 partition\n  partition 0: 2 to 0\n"
     moved = parsed("group", "reset", stream, "billing", "--to", "1", "--partition", "0", "--yes")
-    assert moved["partitions"] == [{"partition": 0, "old": 2, "new": 1}]
+    assert moved["partitions"] == [{"partition": 0, "old": 2, "new": 1, "damaged": False}]
     assert parsed("group", "reset", stream, "billing", "--to", "2001-01-01", "--yes")["partitions"][0]["new"] == 0
     assert printed("group", "delete", stream, "billing", "--yes") == b"Deleted group 'billing' of topic 'journal'\n"
     assert "billing" not in {row["group"] for row in parsed("group", "list")}

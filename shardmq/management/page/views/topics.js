@@ -128,9 +128,10 @@ function GroupLags({ topic, vhost, name, again }) {
     const key = row.group ?? row.name;
     groups.set(key, [...(groups.get(key) ?? []), row]);
   }
-  const rows = [...groups].map(([group, parts]) => ({ group, lag: sum(parts, "lag"), unacked: sum(parts, "unacked"), members: new Set(parts.map((row) => row.member).filter(Boolean)).size }));
+  const rows = [...groups].map(([group, parts]) => ({ group, lag: sum(parts, "lag"), unacked: sum(parts, "unacked"), members: new Set(parts.map((row) => row.member).filter(Boolean)).size, damaged: parts.flatMap((row) => row.damaged ?? []) }));
   const columns = [
     { title: "Group", isName: true, cell: (row) => row.group },
+    { title: "State", cell: (row) => (row.damaged.length ? `damaged in partition ${row.damaged.join(", ")}` : "") },
     { title: "Members", isNumber: true, cell: (row) => count(row.members) },
     { title: "Lag", isNumber: true, cell: (row) => count(row.lag) },
     { title: "Unacked", isNumber: true, cell: (row) => count(row.unacked) },

@@ -13,15 +13,15 @@ def partition(first: int, next_offset: int, *groups: GroupState) -> PartitionSta
 
 def test_a_groups_lag_is_what_all_partitions_have_for_it() -> None:
     rows = group_rows(
-        [
-            partition(0, 100, GroupState("a", False, 40, 1, "m", 1, 7), GroupState("b", True, 90, 0, acked_above=4)),
-            partition(50, 100, GroupState("a", None, 20, 0)),  # retention has dropped what it had not read
-            partition(0, 0),
-        ]
+        {
+            0: partition(0, 100, GroupState("a", False, 40, 1, "m", 1, 7), GroupState("b", True, 90, 0, acked_above=4)),
+            1: partition(50, 100, GroupState("a", None, 20, 0)),  # retention has dropped what it had not read
+            2: partition(0, 9, GroupState("b", None, 0, 0, is_damaged=True)),
+        }
     )
     assert rows == [
-        {"group": "a", "type": "ordered", "partitions": 2, "consumers": 1, "unacked": 7, "lag": 110},
-        {"group": "b", "type": "shared", "partitions": 1, "consumers": 0, "unacked": 0, "lag": 6},
+        {"group": "a", "type": "ordered", "partitions": 2, "consumers": 1, "unacked": 7, "lag": 110, "damaged": []},
+        {"group": "b", "type": "shared", "partitions": 1, "consumers": 0, "unacked": 0, "lag": 6, "damaged": [2]},
     ]
 
 

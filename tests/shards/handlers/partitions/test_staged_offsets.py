@@ -190,7 +190,10 @@ def test_nothing_is_committed_where_a_cursor_is_damaged(shard: Clocked) -> None:
     assert sentence in shard.refused(Prepare, 5, [ATTEMPT]).text
     shard.do(FollowDecision, 5, [])
     assert shard.do(CommitOffset, 1, "other", 14, 0) == 14
-    assert [group[0] for group in shard.do(InspectPartition, 1)[5]] == ["other"]
+    assert [(group[0], group[-1]) for group in shard.do(InspectPartition, 1)[5]] == [("other", False), ("g", True)]
+    assert shard.do(ResetGroup, 1, "g", FIRST, True) == [0, 0]
+    assert shard.do(ResetGroup, 1, "g", FIRST, False, True, 77) == [0, 0]
+    assert [(group[2], group[3]) for group in shard.do(InspectPartition, 1, "g")[5]] == [(0, 77)]
     shard.take_in(run_of(30, 5))
     assert shard.table()["total"] == 35
 
@@ -202,8 +205,20 @@ def test_an_offset_that_was_decided_waits_for_the_repair_of_its_cursor(shard: Cl
     damage_cursor(shard)
     for _ in range(2):
         assert "group 'g' is out of service in stream 'log'" in shard.refused(FollowDecision, 5, [ATTEMPT]).text
-        assert shard.do(InspectPartition, 1)[5] == []
+        assert [(group[0], group[-1]) for group in shard.do(InspectPartition, 1)[5]] == [("g", True)]
+        assert "waits for the damaged cursor" in shard.refused(ResetGroup, 1, "g", FIRST, False, True, 77).text
         shard.stop()
+
+
+def test_what_was_staged_before_a_damaged_cursor_was_reset_is_not_committed(shard: Clocked) -> None:
+    shard.do(CommitOffset, 1, "g", 10, 0)
+    shard.do(StageOffset, *stage(12, 6))
+    damage_cursor(shard)
+    shard.do(ResetGroup, 1, "g", FIRST, False, True, 1)  # lower than what is staged: of a coordinator without its store
+    shard.do(Seal, 5, ATTEMPT)
+    assert "is older than" in shard.refused(Prepare, 5, [ATTEMPT]).text
+    shard.stop()
+    assert "is older than" in shard.refused(Prepare, 5, [ATTEMPT]).text
 
 
 @pytest.mark.parametrize(
