@@ -41,7 +41,7 @@ TICK_AT_REST_SECONDS: Final = 0.5
 
 
 RECORDED_SECONDS: Final = 0.01
-"""So much later, or with its next queue, a shard hears that a new one is on disk: at once would be a wake-up more."""
+"""With its next queue, or after so long a rest, a shard hears that one is on disk: at once would be a wake-up more."""
 
 
 class CoordinatorLoop:
@@ -88,11 +88,12 @@ class CoordinatorLoop:
         """Carry out passes until stopped: receive, decide, commit, answer."""
         links: list[Any] = [self._listener.socket, *(shard.dialer.socket for shard in self._shards)]
         spinning = Spinning(Poller([*links, self._woken.fileno()]))
-        ticked_at = tick_at = 0.0
+        ticked_at = tick_at = say_at = 0.0
         more = False
         while not self._stopping:
-            if not more:
-                spinning.wait(tick_at - time.monotonic())
+            if not more and not spinning.wait(min(tick_at, say_at) - time.monotonic()):
+                for shard in self._shards:
+                    shard.say_recorded()
             now = time.monotonic()
             more = self._receive(now)
             is_conversing = self._commands.is_conversing
@@ -118,8 +119,8 @@ class CoordinatorLoop:
             )
             at_rest = not (is_busy or self._state.store.is_pending) and all(shard.is_open for shard in self._shards)
             tick_at = ticked_at + (TICK_AT_REST_SECONDS if at_rest else TICK_SECONDS)
-            if any(shard.is_unsaid and shard.is_open for shard in self._shards):
-                tick_at = min(tick_at, now + RECORDED_SECONDS)
+            is_unsaid = any(shard.is_unsaid and shard.is_open for shard in self._shards)
+            say_at = now + RECORDED_SECONDS if is_unsaid else tick_at
 
     def stop(self) -> None:
         """Have `serve` return after its pass. May be called from a signal handler or another thread."""

@@ -140,10 +140,16 @@ class ShardLink:
             self._was_ahead = self.flush()
 
     def recorded(self) -> None:
-        """Note that all queues assigned so far are on disk. The shard is told with the next ones, or a little later."""
+        """Note that all queues assigned so far are on disk. The shard hears it with its next queue, or soon after."""
         if self._recorded != self._newest:
             self._recorded = self._newest
             self.is_unsaid = True
+
+    def say_recorded(self) -> None:
+        """Tell the shard so, where it has yet to hear it."""
+        if self.is_unsaid and self.is_open:
+            self.is_unsaid = False
+            self.dialer.post(Recorded(self._recorded))
 
     def ignore_assign(self, queue: int) -> None:
         """Wait no more for the shard's answer about a queue. It stays the shard's."""
@@ -256,8 +262,7 @@ class ShardLink:
         """Keep the link alive, and tell refused decisions again. `now` is in monotonic seconds."""
         if self.dialer.tick(now):
             self._on_lost()
-        if self.is_unsaid and self.is_open:
-            self._say_recorded()
+        self.say_recorded()
         if now >= self._follow_again_at:
             self._follow_again_at = now + FOLLOW_AGAIN_SECONDS
             refused, self._refused = self._refused, []
@@ -299,7 +304,8 @@ class ShardLink:
         for transaction in self._to_prepare:
             self._send_prepare(transaction)
         self._post_assign()
-        self._say_recorded()  # of all that was told; what the shard has beside that was lost with another coordinator
+        self.is_unsaid = True
+        self.say_recorded()  # of all that was told; what the shard has beside that was lost with another coordinator
 
     def _on_lost(self) -> None:
         self._out_of_service.clear()
@@ -339,14 +345,9 @@ class ShardLink:
 
     def _post_assign(self) -> None:
         if self._to_assign:
-            if self.is_unsaid:
-                self._say_recorded()
+            self.say_recorded()
             queues, self._to_assign, self._ahead = self._to_assign, [], 0
             self._ask(AssignQueue(queues), partial(self._on_assign_answer, [queue.id for queue in queues]))
-
-    def _say_recorded(self) -> None:
-        self.is_unsaid = False
-        self.dialer.post(Recorded(self._recorded))
 
     def _on_assign_answer(self, queues: list[int], error: RequestError | None) -> None:
         for queue in queues:
