@@ -137,6 +137,7 @@ class CoordinatorLink:
         self.identified: Callable[[str, int], None] = lambda _broker, _generation: None
         self.members: MemberHost | None = None
         self._present: ReportConnections | None = None
+        self._unsaid: int | None = None  # the version of the replica, where the coordinator has yet to hear it
         self._handlers: dict[type, Callable[[Any], None]] = {
             Snapshot: self._on_snapshot,
             Changes: self._on_changes,
@@ -209,6 +210,7 @@ class CoordinatorLink:
         """Keep the link alive, and refuse commands whose deadline has passed."""
         if self.dialer.tick(now):
             self._on_lost()
+        self._say_applied()
         late = [number for number, asked in self._asked.items() if asked.deadline < now]
         overdue = [self._asked.pop(number) for number in late]
         overdue += [asked for asked in self._waiting if asked.deadline < now]
@@ -230,7 +232,8 @@ class CoordinatorLink:
         for change in message.changes:
             self._topology.apply(change)
         self._topology.version = message.version
-        self._synced(message.version, not all(isinstance(each, PASSING) for each in message.changes))
+        is_rerouted = not all(isinstance(each, PASSING) for each in message.changes)
+        self._synced(message.version, is_rerouted, message.is_awaited)
         for follower in self._followers:
             follower.changed(message)
 
@@ -255,15 +258,23 @@ class CoordinatorLink:
         for asked in waiting:
             self._send(asked)
 
-    def _synced(self, version: int, is_rerouted: bool = True) -> None:
+    def _synced(self, version: int, is_rerouted: bool = True, is_awaited: bool = True) -> None:
         if is_rerouted:
             self._rerouted()
-        self.dialer.post(TopologyApplied(version))
-        self._changed()
+        self._unsaid = version
+        if is_awaited:
+            self._say_applied()
+
+    def _say_applied(self) -> None:
+        if self._unsaid is not None:
+            self.dialer.post(TopologyApplied(self._unsaid))
+            self._unsaid = None
+            self._changed()
 
     def _send(self, asked: _PendingRequest) -> None:
         self._number += 1
         self._asked[self._number] = asked
+        self._say_applied()
         self.dialer.post(Call(self._number, asked.message))
         self._changed()
 
@@ -282,6 +293,7 @@ class CoordinatorLink:
 
     def _on_lost(self) -> None:
         self.is_current = self.is_teller = False
+        self._unsaid = None
         asked, self._asked = self._asked, {}
         for each in asked.values():
             if each.message.may_repeat:

@@ -12,7 +12,7 @@ from shardmq.bus.coordinator_link import CoordinatorLink
 from shardmq.bus.dialer import Dialer
 from shardmq.bus.listener import Listener
 from shardmq.bus.messages.base import Call
-from shardmq.bus.messages.coordinator import FromCoordinator, ToCoordinator
+from shardmq.bus.messages.coordinator import Changes, FromCoordinator, ToCoordinator, TopologyApplied
 from shardmq.bus.messages.stores import BeginBackup, LookBackup
 from shardmq.errors import Unavailable
 from shardmq.topology.topology import Topology
@@ -27,6 +27,7 @@ class Ends:
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.address = f"ipc://{folder}/c"
         self.heard: list[Any] = []
+        self.applied: list[int] = []
         self.listen()
         dialer: Dialer[Any] = Dialer(self.context, self.address, "gateway", "gateway-0", FromCoordinator)
         self.link = CoordinatorLink(dialer, Topology(), lambda: None, lambda: None, dict)
@@ -48,7 +49,9 @@ class Ends:
             self.link.flush()
             self.link.dialer.socket.poll(5)
             self.link.receive()
-            self.heard += [event.message for _, event in self.listener.receive() if isinstance(event, Call)]
+            for _, event in self.listener.receive():
+                self.heard += [event.message] if isinstance(event, Call) else []
+                self.applied += [event.version] if isinstance(event, TopologyApplied) else []
 
     def close(self) -> None:
         self.link.dialer.close()
@@ -74,3 +77,21 @@ def test_the_beginning_of_a_backup_is_not_asked_twice_and_looking_at_it_is(ends:
     [refusal] = begun
     assert isinstance(refusal, Unavailable)
     assert "went away before it answered" in refusal.text
+
+
+def test_a_version_that_nobody_waits_for_is_told_with_what_is_said_next(ends: Ends) -> None:
+    [peer] = ends.listener.peers
+    for version, is_awaited in ((1, False), (2, True), (3, False)):
+        peer.post(Changes(version, [], is_awaited=is_awaited))
+    ends.listener.flush()
+    while ends.link._topology.version < 3:
+        ends.link.dialer.socket.poll(100)
+        ends.link.receive()
+    ends.link.flush()
+    ends.listener.socket.poll(1000)
+    assert [event for _, event in ends.listener.receive()] == [TopologyApplied(2)]
+    ends.link.look_backup(lambda _: None)
+    ends.link.flush()
+    ends.listener.socket.poll(1000)
+    [(_, applied), (_, asked)] = ends.listener.receive()
+    assert (applied, asked.message) == (TopologyApplied(3), LookBackup())

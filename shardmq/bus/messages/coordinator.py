@@ -80,11 +80,14 @@ class Changes(BusMessage, frozen=True, tag=63):
     Attributes:
         performers: whose the changes are, in their order: (number of changes, user); "" is the broker itself, whose are
             those beyond, too.
+        is_awaited: whether somebody may wait until this gateway has applied them; else it may say so with what it says
+            next, a little later.
     """
 
     version: int
     changes: list[Change]
     performers: list[tuple[int, str]] = []
+    is_awaited: bool = True
 
 
 class TellEvents(BusMessage, frozen=True, tag=120):

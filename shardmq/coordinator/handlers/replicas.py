@@ -93,10 +93,11 @@ class TopologyReplicas:
         """
         if not self._untold:
             return
-        message = Changes(self._topology.version, self._untold, self._performers)
-        self._untold, self._performers = [], []
+        untold, self._untold = self._untold, []
+        performers, self._performers = self._performers, []
         for peer in self._versions:
-            peer.post(message)
+            is_awaited = len(self._versions) > 1 or any(asker is not peer for asker in self._waiting)
+            peer.post(Changes(self._topology.version, untold, performers, is_awaited))
 
     def wait(self, pending: PendingCommand) -> None:
         """Have a command wait until every gateway has applied the topology as it is now.
