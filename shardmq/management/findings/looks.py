@@ -20,16 +20,19 @@ Find = Callable[[], Awaitable[Sequence[Finding]]]
 class Looks:
     """The findings of one user.
 
+    Args:
+        past: what earlier looks saw; None for nothing yet.
+
     Attributes:
-        past: what earlier looks saw.
+        past: likewise.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, past: Past | None = None) -> None:
         self._since: dict[tuple[str, str, str], float] = {}
         self._found: Sequence[Finding] = ()
         self._looked_at = float("-inf")
         self._lock = asyncio.Lock()
-        self.past = Past()
+        self.past = Past() if past is None else past
 
     async def rows(
         self, find: Find, address: str, after: float | None = None, age: float = LOOK_SECONDS

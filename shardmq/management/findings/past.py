@@ -11,9 +11,14 @@ USUAL_SECONDS: Final = 600.0
 
 
 class Past:
-    """Flushes of shards, usual rates of publishing and first unacked messages, of what the last look saw."""
+    """Flushes of shards, usual rates of publishing and first unacked messages, of what the last look saw.
 
-    def __init__(self) -> None:
+    Args:
+        usual_seconds: after which what is usual is known.
+    """
+
+    def __init__(self, usual_seconds: float = USUAL_SECONDS) -> None:
+        self._usual_seconds = usual_seconds
         self._flushes: dict[str, tuple[int, float]] = {}
         self._usual: dict[tuple[str, str], tuple[float, float]] = {}  # rate, and monotonic time of the first look
         self._unacked: dict[tuple[str, str], tuple[int, float]] = {}  # number, and monotonic time of the first look
@@ -40,13 +45,13 @@ class Past:
             queues: with rates.
             now: monotonic seconds.
         """
-        weight = min(1.0, max(0.0, now - self._at) / USUAL_SECONDS)
+        weight = min(1.0, max(0.0, now - self._at) / self._usual_seconds)
         before, self._usual, self._at = self._usual, {}, now
         known = {}
         for row in queues:
             key, rate = (row["vhost"], row["name"]), row["rates"]["publish"]
             usual, since = before.get(key, (rate, now))
-            if now - since >= USUAL_SECONDS:
+            if now - since >= self._usual_seconds:
                 known[key] = usual
             self._usual[key] = (usual + weight * (rate - usual), since)
         return known

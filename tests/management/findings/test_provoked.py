@@ -1,5 +1,6 @@
 """What goes wrong with the broker itself is found: alarms, clients that hang, shards that are away, damaged queues."""
 
+import asyncio
 import base64
 import os
 import re
@@ -7,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +17,13 @@ from typing import Any, Final
 import pytest
 
 import shardmq
+from shardmq import aio
 from shardmq.cmd.run.broker import Broker
+from shardmq.management.findings.evaluate import findings
 from shardmq.management.findings.finding import KNOWN
+from shardmq.management.findings.looks import Looks
+from shardmq.management.findings.past import Past
+from shardmq.management.findings.rules import flow
 from tests.house.tree import ROOT
 from tests.management.browser import Browser
 
@@ -66,6 +73,32 @@ def event(channel: shardmq.Channel, key: str) -> dict[str, Any]:
             if (message.routing_key, headers["rule"], headers["name"]) == (key, "alarm", "gateway-0"):
                 return {name: value for name, value in headers.items() if name != "timestamp_in_ms"}
     raise AssertionError(f"no {key} came")
+
+
+def test_a_spike_is_found_where_many_more_messages_come_than_are_usual(
+    broker: Broker, channel: shardmq.Channel
+) -> None:
+    """The rule itself, over a real broker's counters; only what is usual is known after seconds, not ten minutes."""
+    looks, usual_seconds = Looks(Past(usual_seconds=0.5)), 0.5
+
+    async def told_of() -> dict[str, Any]:
+        async with aio.connect(broker.url) as connection:
+            begun, is_quiet = time.monotonic(), True
+            while time.monotonic() < begun + 25:
+                rows = await findings(connection, looks, "", after=0, age=0.0)
+                found = [row for row in rows if (row["rule"], row["name"]) == ("publish-spike", "spiky")]
+                if found:
+                    assert not is_quiet, "a few messages are no spike"
+                    return dict(found[0])
+                is_quiet = time.monotonic() < begun + usual_seconds
+                publish(channel, "spiky", 2 if is_quiet else 2000)
+                await asyncio.sleep(0.2)
+        raise AssertionError("no spike was found")
+
+    row = asyncio.run(told_of())
+    assert row["numbers"]["publish_rate"] >= max(flow.SPIKE_RATE, flow.SPIKE_TIMES * row["numbers"]["usual_rate"])
+    assert row["severity"] == "warning"
+    channel.queue_delete("spiky")
 
 
 def test_an_alarm_and_who_it_holds_are_found_and_counted(broker: Broker, browser: Browser) -> None:
