@@ -22,21 +22,63 @@ RDN_NAMES: Final[Mapping[str, str]] = {
 
 NO_TLS: Final[Mapping[str, str]] = {
     "ssl_protocol": "",
+    "ssl_key_exchange": "",
     "ssl_cipher": "",
+    "ssl_hash": "",
     "peer_cert_subject": "",
     "peer_cert_issuer": "",
     "peer_cert_validity": "",
 }
 
 
+KEY_EXCHANGES: Final = (
+    ("TLS_", "any"),
+    ("ECDHE-PSK-", "ecdhe_psk"),
+    ("ECDHE-ECDSA-", "ecdhe_ecdsa"),
+    ("ECDHE-", "ecdhe_rsa"),
+    ("AECDH-", "ecdh_anon"),
+    ("DHE-PSK-", "dhe_psk"),
+    ("DHE-DSS-", "dhe_dss"),
+    ("DHE-", "dhe_rsa"),
+    ("ADH-", "dh_anon"),
+    ("RSA-PSK-", "rsa_psk"),
+    ("PSK-", "psk"),
+    ("SRP-RSA-", "srp_rsa"),
+    ("SRP-DSS-", "srp_dss"),
+    ("SRP-", "srp_anon"),
+)
+"""How OpenSSL's names of suites begin, and what RabbitMQ calls that key exchange; the others are `rsa`."""
+
+AEAD: Final = ("GCM", "CCM", "POLY1305")
+"""Ciphers that authenticate by themselves: there is no hash for that, and RabbitMQ says `aead`."""
+
+HASHES: Final[Mapping[str, str]] = {"SHA": "sha", "SHA256": "sha256", "SHA384": "sha384", "MD5": "md5"}
+
+
+def suite_facts(suite: str) -> tuple[str, str]:
+    """The key exchange and the hash of a suite that OpenSSL names so, as RabbitMQ names them; "" for neither known.
+
+    In TLS 1.3 a suite does not say the key exchange: any goes with it.
+    """
+    if not suite:
+        return "", ""
+    exchange = next((name for beginning, name in KEY_EXCHANGES if suite.startswith(beginning)), "rsa")
+    if any(word in suite for word in AEAD):
+        return exchange, "aead"
+    return exchange, HASHES.get(suite.rpartition("-")[2], "")
+
+
 def tls_facts(tls: ssl.SSLObject | None) -> Mapping[str, str]:
     """The encryption of a connection, and its client's verified certificate; "" for what there is not.
 
-    The cipher is the suite, as OpenSSL names it: Python does not tell the key exchange and the hash apart.
+    The cipher is the whole suite, as OpenSSL names it.
     """
     if tls is None:
         return NO_TLS
-    facts = {**NO_TLS, "ssl_protocol": (tls.version() or "").lower(), "ssl_cipher": (tls.cipher() or ("",))[0]}
+    suite = (tls.cipher() or ("",))[0]
+    exchange, by_hash = suite_facts(suite)
+    facts = {**NO_TLS, "ssl_protocol": (tls.version() or "").lower(), "ssl_cipher": suite}
+    facts |= {"ssl_key_exchange": exchange, "ssl_hash": by_hash}
     certificate: Mapping[str, Any] | None = tls.getpeercert()
     if certificate:
         facts["peer_cert_subject"] = name_text(certificate.get("subject", ()))

@@ -58,7 +58,8 @@ class GatewayState:
         shards: bus addresses, by shard number.
         security: of the bus, where it is TCP.
         rss_bytes_max: resident memory above which publishers are blocked; None for a share of the machine's.
-        make_link: makes the links to shards, of the topology and what a `ShardLink` takes; None for plain ones.
+        make_link: makes the links to shards, of the topology, the time of a pass and what a `ShardLink` takes; None for
+            plain ones.
 
     Attributes:
         topology: the replica.
@@ -180,7 +181,7 @@ class GatewayState:
         name = f"shard-{number}"
         dialer: Dialer[FromShard] = Dialer(self._context, address, "gateway", self.name, FromShard, name, waits=True)
         given = dialer, name, self.changed, self.topology.has_queue, self.stamp, self.alarms
-        return ShardLink(*given) if self._make_link is None else self._make_link(self.topology, *given)
+        return ShardLink(*given) if self._make_link is None else self._make_link(self.topology, self._pass_time, *given)
 
     @property
     def is_ready(self) -> bool:

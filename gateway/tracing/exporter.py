@@ -39,6 +39,12 @@ class SpanExporter:
             BatchSpanProcessor(exporter, max_queue_size=WAITING_MAX, schedule_delay_millis=EXPORT_MS)
         )
         self._tracer = self._provider.get_tracer("shardmq", VERSION)
+        self._last: object = None
+
+    def is_first(self, publish: object) -> bool:
+        """Whether it is told here for the first time that this publish goes to several shards, one after the other."""
+        is_first, self._last = publish is not self._last, publish
+        return is_first
 
     def export(
         self,

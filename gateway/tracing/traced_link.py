@@ -1,11 +1,12 @@
 """A link to a shard that notes what passes it of messages whose trace is sampled.
 
-publish ─► store, until the shard has it on disk ─► queued, until it comes for a consumer
-─► deliver, to the client's socket ─► settle, until it is acknowledged
+publish ─► route, until it is on its way to the shards of its queues ─► store, until the shard has it on disk
+─► queued, until it comes for a consumer ─► deliver, to the client's socket ─► settle, until it is acknowledged
 """
 
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any, Final
 
 from opentelemetry.trace import SpanContext
@@ -13,11 +14,14 @@ from opentelemetry.trace import SpanContext
 from shardmq.bus.link import LinkLost
 from shardmq.bus.messages.columns import Deliveries
 from shardmq.bus.messages.dead_letters import DeadLetter
-from shardmq.bus.messages.shard import Confirmed, Delivered
+from shardmq.bus.messages.shard import Confirmed, Delivered, Publish
 from shardmq.gateway.links.consumer import Consumer
+from shardmq.gateway.links.fan_out import ConfirmTarget, FanOut
+from shardmq.gateway.links.publish_plan import NumberedRecords, PublishPlan
 from shardmq.gateway.links.shard import ShardLink
-from shardmq.gateway.tracing.contexts import sampled
+from shardmq.gateway.tracing.contexts import NAME, sampled
 from shardmq.gateway.tracing.exporter import SpanExporter
+from shardmq.message.keyed_records import keys_of
 from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.topology import Topology
 
@@ -33,15 +37,49 @@ class TracedLink(ShardLink):
     Args:
         exporter: of spans.
         topology: knows the names of queues.
+        pass_time: when the pass began in which something comes, milliseconds since 1970.
         given: what `ShardLink` takes.
     """
 
-    def __init__(self, exporter: SpanExporter, topology: Topology, *given: Any) -> None:
+    def __init__(self, exporter: SpanExporter, topology: Topology, pass_time: Callable[[], int], *given: Any) -> None:
         super().__init__(*given)
         self._exporter = exporter
         self._topology = topology
+        self._pass_time = pass_time
+        self.publish = self._publish
+        self.publish_planned = self._publish_planned
+        self.publish_numbered = self._publish_numbered
         self._unsettled: OrderedDict[tuple[int, int], tuple[SpanContext, int]] = OrderedDict()
         self._handlers[DeadLetter] = self._on_dead_letter
+
+    def _publish(
+        self, target: ConfirmTarget, request: int, publish: Publish, fan_out: FanOut | None, offset: int, singly: bool
+    ) -> bool:
+        if fan_out is None or self._exporter.is_first(fan_out):  # of several shards, one tells of it
+            self._routed(publish.batch)
+        return self.confirms.add(target, request, publish, fan_out, offset, singly)
+
+    def _publish_planned(self, target: ConfirmTarget, request: int, plan: PublishPlan, record: bytes) -> bool:
+        self._routed_as_planned(plan, 1, record)
+        return self.confirms.add_planned(target, request, plan, record)
+
+    def _publish_numbered(
+        self, target: ConfirmTarget, request: int, plan: PublishPlan, numbered: NumberedRecords
+    ) -> bool:
+        self._routed_as_planned(plan, numbered[0], numbered[1])
+        return self.confirms.add_numbered(target, request, plan, numbered)
+
+    def _routed_as_planned(self, plan: PublishPlan, count: int, records: bytes) -> None:
+        if NAME in records:
+            self._routed(RecordBatch(plan.exchange, plan.routing_key, plan.flags, 0, 0, 0, count, records))
+
+    def _routed(self, batch: RecordBatch) -> None:
+        """Export the spans of messages that are on their way to the shards of their queues."""
+        for place, context in sampled(batch):
+            exchange = batch.exchange or "amq.default"
+            attributes = {"messaging.destination.name": f"{exchange}:{keys_of(batch)[place]}"}
+            began_ns = self._pass_time() * _NS_PER_MS
+            self._exporter.export(f"route {exchange}", context, began_ns, time.time_ns(), attributes)
 
     def settle(self, consumer: Consumer, start: int, end: int) -> None:
         """Acknowledge messages [start, end)."""

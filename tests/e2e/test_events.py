@@ -22,7 +22,8 @@ RABBITMQ_FACTS = {
     "connection.closed": "pid name node client_properties user_provided_name",
     "connection.created": "pid name node type user vhost protocol peer_host peer_port ssl connected_at "
     "client_properties user_provided_name auth_mechanism host port channel_max frame_max timeout ssl_protocol "
-    "ssl_cipher peer_cert_subject peer_cert_issuer peer_cert_validity user_who_performed_action",
+    "ssl_key_exchange ssl_cipher ssl_hash peer_cert_subject peer_cert_issuer peer_cert_validity "
+    "user_who_performed_action",
     "consumer.created": "consumer_tag exclusive ack_required channel queue vhost prefetch_count arguments "
     "user_who_performed_action",
     "consumer.deleted": "consumer_tag channel queue vhost user_who_performed_action",

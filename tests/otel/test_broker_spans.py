@@ -11,6 +11,7 @@ from tests.conftest import StartBroker
 from tests.otel.receiver import Receiver, attributes
 
 NATIVE, AMQP, UNSAMPLED = (f"{number:032x}" for number in (0xA, 0xB, 0xC))
+QUEUES = ("one", "two", "three", "four")  # on both shards
 PARENT = "b7ad6b7169203331"
 
 
@@ -18,7 +19,7 @@ def headers(trace_id: str, flags: str = "01") -> dict[str, str]:
     return {"traceparent": f"00-{trace_id}-{PARENT}-{flags}"}
 
 
-def test_messages_that_are_sampled_have_spans_from_store_to_settle(
+def test_messages_that_are_sampled_have_spans_from_route_to_settle(
     start_broker: StartBroker, receiver: Receiver
 ) -> None:
     endpoint = receiver.endpoint.removesuffix("/v1/traces")
@@ -33,6 +34,11 @@ def test_messages_that_are_sampled_have_spans_from_store_to_settle(
         with pika.BlockingConnection(pika.URLParameters(f"amqp://127.0.0.1:{broker.port}/")) as amqp:
             sent = pika.BasicProperties(headers=headers(AMQP), delivery_mode=2)
             amqp.channel().basic_publish("", "work", b"x", sent)
+        for name in QUEUES:
+            channel.queue_declare(name)
+            channel.queue_bind(name, "amq.fanout")
+        for trace_id in (NATIVE, AMQP):
+            channel.basic_publish("amq.fanout", "k", b"x", shardmq.Properties(headers=headers(trace_id)))
         work = channel.consume("work")
         for _ in range(3):
             next(work).reject()
@@ -41,8 +47,10 @@ def test_messages_that_are_sampled_have_spans_from_store_to_settle(
             next(dead).ack()
     broker.stop()
     whole = [f"{what} {queue}" for queue in ("work", "dead") for what in ("store", "queued", "deliver", "settle")]
+    routes = ["route amq.default"] * 2  # of what is published, and of what is dead
+    fanned = ["route amq.fanout", *(f"store {name}" for name in QUEUES)]
     for trace_id in (NATIVE, AMQP):
-        assert sorted(receiver.of_trace(trace_id)) == sorted([*whole, "dead-letter work"])
+        assert sorted(receiver.of_trace(trace_id)) == sorted([*whole, "dead-letter work", *routes, *fanned])
     assert receiver.of_trace(UNSAMPLED) == []
     settled, died, acked = receiver.wait_for("settle work", "dead-letter work", "settle dead")
     assert {span.parent_span_id.hex() for span in receiver.spans} == {PARENT}

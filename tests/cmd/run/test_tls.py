@@ -123,6 +123,7 @@ def test_events_tell_the_encryption_and_the_clients_certificate(alone: tuple[Bro
     assert logged_in["peer_cert_subject"] == told["peer_cert_subject"]
     assert (told["user"], told["auth_mechanism"], told["ssl"], told["port"]) == ("neil", "EXTERNAL", True, port)
     assert (told["ssl_protocol"], told["ssl_cipher"][:4]) == ("tlsv1.3", "TLS_")
+    assert (told["ssl_key_exchange"], told["ssl_hash"]) == ("any", "aead")
     assert told["peer_cert_subject"].startswith("CN=neil,OU=Testing cert")
     assert told["peer_cert_issuer"].startswith("OU=Testing CA")
     began, ends = told["peer_cert_validity"].split(" - ")
