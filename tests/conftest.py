@@ -20,6 +20,8 @@ from .warm import warm_process
 settings.register_profile("shardmq", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shardmq")
 
+gc.disable()  # until all is collected, hardly anything of which is garbage
+
 # A broker starts in half the time where its processes find compiled code. In the tree it does no harm: git ignores it.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
@@ -98,6 +100,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """What was collected stays to the end: Python need not look through it whenever it looks for garbage."""
+    gc.enable()
     gc.freeze()
 
 

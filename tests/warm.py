@@ -30,6 +30,9 @@ from unittest.mock import patch
 import msgspec
 import setproctitle
 
+from shardmq.bus.link import envelope_decoder
+from shardmq.bus.messages.coordinator import FromCoordinator, ToCoordinator
+from shardmq.bus.messages.shard import FromShard, ToShard
 from shardmq.cmd.run import invocation
 from shardmq.runtime import notify
 from shardmq.topology import passwords
@@ -42,6 +45,7 @@ PRELOADED: Final = (
     "shardmq.gateway.process",
     "shardmq.gateway.amqp.connection",
     "shardmq.coordinator.process",
+    "shardmq.management.process",
     "uvloop",
 )
 RESOURCES: Final = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE)
@@ -289,6 +293,8 @@ def serve(control: socket.socket) -> None:
     setproctitle.getproctitle()  # it has to look at its own name before names change
     for module in PRELOADED:
         importlib.import_module(module)
+    for messages in (ToShard, FromShard, ToCoordinator, FromCoordinator):
+        envelope_decoder(messages)  # what it finds out of a message stays with the message's class
     invocation.spawn = spawn_forked
     gc.collect()
     gc.freeze()

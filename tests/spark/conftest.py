@@ -21,6 +21,10 @@ INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.facto
 """For queries of few rows: Spark would spend more on compiling each of them than on running it. In clusters, from the
 command line and from the wheel it compiles them."""
 
+CHECKPOINTED = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+"""How streams write their checkpoints: what Spark has for local files asks a process of its own, `readlink`, of each
+name, which is a quarter of what a micro-batch takes. In clusters and where Spark is killed it writes as it does."""
+
 RETRIES = 4
 """Attempts that a task has; local[2] alone gives one."""
 
@@ -55,6 +59,7 @@ def spark(last_session: None) -> SparkSession:  # noqa: ARG001 - it comes behind
             "spark.sql.shuffle.partitions": "2",
             "spark.log.level": "OFF",
             **INTERPRETED,
+            "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINTED,
             "spark.python.daemon.module": "warm_daemon",
             "spark.executorEnv.PYTHONPATH": str(DAEMON),  # also where a command started Java before
         }.items():

@@ -60,6 +60,7 @@ class StoredLog:
     Args:
         file: where it is.
         applied: number of the last entry whose changes are in the store.
+        is_new: whether it was just made, and has no entries.
 
     Attributes:
         pending: payloads of the entries behind `applied`, in order; what a crash left.
@@ -69,14 +70,15 @@ class StoredLog:
         StoreRefused: the file is missing, cut short, damaged, or none of ours.
     """
 
-    def __init__(self, file: Path, applied: int) -> None:
+    def __init__(self, file: Path, applied: int, *, is_new: bool = False) -> None:
         self.file = file
         self.last = applied
         self.pending: list[bytes] = []
         self._position = _START
         with _checked(file) as content:
             self._is_salted, self._salt = _salt(file, content)
-            self._read(Content(content, self._salt))
+            if not is_new:
+                self._read(Content(content, self._salt))
 
     def _read(self, content: Content) -> None:
         """Take in the entries behind the last, to the end of the log."""
@@ -131,9 +133,10 @@ class RedoLog(StoredLog):
     """
 
     def __init__(self, file: Path, applied: int | None) -> None:
-        if applied is None and not file.exists():
+        is_new = applied is None and not file.exists()
+        if is_new:
             _create(file)
-        super().__init__(file, applied or 0)
+        super().__init__(file, applied or 0, is_new=is_new)
         self._descriptor = _for_appending(file)
         self.flush_seconds = TimeHistogram()
 

@@ -18,7 +18,7 @@ NUMBER: Final = Struct(">Q")
 ENTRY_BYTES_MAX: Final = 80 << 10
 """The largest entry. A wrong bit in it is found by trying all of them, which takes some 2 seconds."""
 
-_CHUNK: Final = 64 << 10
+_ZEROS: Final = bytes(64 << 10)
 
 
 class Entry(NamedTuple):
@@ -120,8 +120,8 @@ class Content:
     def _end(self) -> int:
         """Return where the zeros begin that nothing was written over yet."""
         end = len(self._content)
-        while end > 0 and self._content[max(0, end - _CHUNK) : end].count(0) == min(end, _CHUNK):
-            end -= min(end, _CHUNK)
+        while end >= len(_ZEROS) and self._content[end - len(_ZEROS) : end] == _ZEROS:
+            end -= len(_ZEROS)
         return end
 
     def _mended_payload(self, number: int, payload: bytes | None, checksum: int) -> Entry | None:
