@@ -13,13 +13,10 @@ from pyspark.sql import SparkSession
 import shardmq
 from shardmq.cmd.run.broker import Broker
 from shardmq.spark.source import ShardmqDataSource
+from tests.spark.cluster import INTERPRETED
 
 DAEMON = Path(__file__).parent / "daemon"
 """Where the module is that workers are forked from."""
-
-INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""For queries of few rows: Spark would spend more on compiling each of them than on running it. In clusters, from the
-command line and from the wheel it compiles them."""
 
 CHECKPOINTED = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 """How streams write their checkpoints: what Spark has for local files asks a process of its own, `readlink`, of each
