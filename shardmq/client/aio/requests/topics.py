@@ -73,7 +73,8 @@ class TopicRequests(ABC):
 
         Returns:
             Its `name`, `arguments` and `epoch`; of all `partitions` in order the queue, the shard, the offsets `first`
-            and `next`, messages and bytes (None while the shard is away); and of its `groups` the lag.
+            and `next`, messages and bytes (None while the shard is away); of its `groups` the lag, and in
+            `damaged` the partitions where a group is out of service, as its offset is damaged on disk.
 
         Raises:
             NotFound: there is no such topic.

@@ -100,7 +100,8 @@ class OffsetRequests(ABC):
             dry_run: only tell what would be.
 
         Returns:
-            By partition, the offset before (None where the group had not read it) and after.
+            By partition, the offset before and after; None before where the group had not read it, or where its offset
+            was damaged on disk: the reset gives it another one.
 
         Raises:
             NotFound: there is no such group.
