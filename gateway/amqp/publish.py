@@ -75,11 +75,12 @@ def publish(channel: AmqpChannel, event: PublishesReceived) -> None:
     """
     is_traced = channel.client.state.firehose is not None  # what is traced goes no planned way
     if event.methods is not None:
-        if is_traced:
+        publisher = channel.publisher
+        if is_traced or not isinstance(publisher, ChannelPublisher):
             for method, raw, body in zip(event.methods, event.lists, event.bodies, strict=True):
                 _publish_alike(channel, PublishesReceived(channel.number, method, [raw], [body]))
         else:
-            _publish_mixed(channel, event, event.methods)
+            _publish_mixed(channel, publisher, event, event.methods)
     elif is_traced or len(event.bodies) > 1 or not _publish_one(channel, event):
         _publish_alike(channel, event)
 
@@ -114,22 +115,23 @@ def _publish_one(channel: AmqpChannel, event: PublishesReceived) -> bool:
     return True
 
 
-def _publish_mixed(channel: AmqpChannel, event: PublishesReceived, methods: Sequence[BasicPublish]) -> None:
+def _publish_mixed(
+    channel: AmqpChannel, publisher: ChannelPublisher, event: PublishesReceived, methods: Sequence[BasicPublish]
+) -> None:
     """Send on messages that were published by several methods in turn."""
-    publisher = channel.publisher
-    outbox, state = channel.outbox, channel.client.state
-    state.changed()
+    channel.client.state.changed()
     known = channel.client.permissions.plans.get
-    for method, raw, body in zip(methods, event.lists, event.bodies, strict=True):
+    packed = records.pack_each(event.lists, event.bodies)
+    for method, raw, body, record in zip(methods, event.lists, event.bodies, packed, strict=True):
         key = id(method), raw
         planned = known(key) or _plan(channel, method, raw, key)
-        if planned is None or not isinstance(publisher, ChannelPublisher):
+        if planned is None:
             _publish_alike(channel, PublishesReceived(channel.number, method, [raw], [body]))
             continue
         link, plan, _ = planned
         channel.published += 1
-        if link.publish_planned(publisher, channel.published, plan, pack_raw(raw, body)):
-            outbox.hold_publishing(link)
+        if link.publish_planned(publisher, channel.published, plan, record):
+            channel.outbox.hold_publishing(link)
 
 
 def _publish_prioritized(channel: AmqpChannel, event: PublishesReceived) -> bool:
@@ -149,12 +151,12 @@ def _publish_prioritized(channel: AmqpChannel, event: PublishesReceived) -> bool
         return False
     if None in plans.values():
         return False
-    for raw, body in zip(event.lists, event.bodies, strict=True):
+    for raw, record in zip(event.lists, records.pack_each(event.lists, event.bodies), strict=True):
         planned = plans[raw]
         assert planned is not None
         link, plan, _ = planned
         channel.published += 1
-        if link.publish_planned(publisher, channel.published, plan, pack_raw(raw, body)):
+        if link.publish_planned(publisher, channel.published, plan, record):
             channel.outbox.hold_publishing(link)
     return True
 

@@ -11,6 +11,7 @@ neighbours are one event, too.
 """
 
 import struct
+from functools import lru_cache
 from typing import Final
 
 from shardmq.protocol.amqp.errors import AmqpError
@@ -33,10 +34,13 @@ ALIKE_AT_ONCE: Final = 8
 """How many messages are compared with the first one together. The number doubles each time that all were alike, so that
 the work done in vain stays small. Together they cost 0.12 µs each, one by one 0.3."""
 
+SHAPES_KEPT: Final = 1024
+"""Sizes of alike messages for which it is remembered how they are cut; else each time takes 1 µs."""
+
 IN_A_ROW: Final = 4
 """So many publishes by one method in a row are the beginning of a run, which is compared and not read one by one."""
 
-_FRAME: Final = struct.Struct(">BHI")
+_frame_of: Final = struct.Struct(">BHI").unpack_from
 _CONTENT: Final = struct.Struct(">HHQ")
 _HEADER_SIZES: Final = struct.Struct(">I4sQ")
 _BODY_START: Final = struct.Struct(">4sI")
@@ -164,68 +168,73 @@ def read_publishes(
 def _read_mixed(data: bytes, at: int, event: PublishesReceived, frame_max: int, message_max: int) -> int:
     """Add the publishes from offset `at` on to an event, as long as they go back and forth between known methods.
 
-    They are complete ones with one body frame at most, on the same channel, as in `read_publishes`.
-
-    Returns:
-        The offset at which the next frame begins.
+    They are complete ones with one body frame at most, on the same channel, as in `read_publishes`. Returns the offset
+    at which the next frame begins.
     """
     channel, lists, bodies = event.channel, event.lists, event.bodies
     methods = [event.method] * len(bodies)
     newest_method, in_a_row, is_mixed = event.method, 0, False
     middle = _END + _START.pack(BODY, channel)
     size, newest = len(data), lists[-1]
-    known, frame_of, sizes_of, body_start_of = (
-        _starts.get,
-        _FRAME.unpack_from,
-        _HEADER_SIZES.unpack_from,
-        _BODY_START.unpack_from,
-    )
+    known, sizes_of, body_start_of = _starts.get, _HEADER_SIZES.unpack_from, _BODY_START.unpack_from
+    content, body_size = b"", -1  # of several in a row that have bodies of one size: from the header's size to the body
     while size - at >= FRAME_OVERHEAD:
-        _, on, length = frame_of(data, at)
+        _, on, length = _frame_of(data, at)
         sizes_at = at + FRAME_OVERHEAD + length + _START.size
-        list_at = sizes_at + _HEADER_SIZES.size
-        if on != channel or list_at >= size:
+        if on != channel or sizes_at + _HEADER_SIZES.size >= size:
             break
-        method = known(data[at:sizes_at])
+        method = known(data[at:sizes_at]) or _next_method(data, at, sizes_at - _START.size, channel)
         if method is None:
-            method = _next_method(data, at, sizes_at - _START.size, channel)
-            if method is None:
-                break
-        header_size, fixed, body_size = sizes_of(data, sizes_at)
-        header_end = sizes_at + 4 + header_size
-        after = header_end + (body_size + 9 if body_size else 1)
-        if (
-            after > size
-            or fixed != _BASIC_CONTENT
-            or not _CONTENT.size <= header_size <= frame_max
-            or body_size > frame_max
-            or body_size > message_max
-            or data[after - 1] != END
-            or (body_size and body_start_of(data, header_end) != (middle, body_size))
-        ):
             break
+        if content and data.startswith(content, sizes_at):  # 0.2 µs less than to look at its parts
+            body_at = sizes_at + len(content)
+            after = body_at + body_size + 1
+            if after > size or data[after - 1] != END:
+                break
+        else:
+            before = body_size
+            header_size, fixed, body_size = sizes_of(data, sizes_at)
+            header_end = sizes_at + 4 + header_size
+            after = header_end + (body_size + 9 if body_size else 1)
+            if (
+                after > size
+                or fixed != _BASIC_CONTENT
+                or not _CONTENT.size <= header_size <= frame_max
+                or body_size > frame_max
+                or body_size > message_max
+                or data[after - 1] != END
+                or (body_size and body_start_of(data, header_end) != (middle, body_size))
+            ):
+                break
+            body_at = header_end + 8
+            raw = data[sizes_at + _HEADER_SIZES.size : header_end]
+            content = data[sizes_at:body_at] if raw == newest and body_size == before and body_size else b""
+            newest = raw
         if method is newest_method:
             in_a_row += 1
             if in_a_row >= IN_A_ROW:
                 break
         else:
             newest_method, in_a_row, is_mixed = method, 1, True
-        raw = data[list_at:header_end]
-        if raw != newest:
-            newest = raw
         methods.append(method)
         lists.append(newest)
-        bodies.append(data[header_end + 8 : after - 1])
+        bodies.append(data[body_at : after - 1])
         at = after
     if is_mixed:
         event.methods = methods
     return at
 
 
+@lru_cache(maxsize=SHAPES_KEPT)
+def _shape(prefix: int, body: int) -> struct.Struct:
+    """What cuts messages of one size into what comes before the body, the body, and the end mark."""
+    return struct.Struct(f"{prefix}s{body}sc")
+
+
 def _alike(data: bytes, prefix: bytes, body_size: int, at: int) -> tuple[list[bytes], int]:
     """The bodies, all of one size, of complete messages that begin with `prefix`; and where they end."""
     bodies: list[bytes] = []
-    shape = struct.Struct(f"{len(prefix)}s{body_size}sc")
+    shape = _shape(len(prefix), body_size)
     count = ALIKE_AT_ONCE
     while data.startswith(prefix, at):
         count = min(count, (len(data) - at) // shape.size)

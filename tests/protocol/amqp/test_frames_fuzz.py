@@ -1,7 +1,7 @@
 """Any bytes, in any pieces: read as a plain reader reads them, or refused with a documented code."""
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import cycle, pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -134,10 +134,21 @@ def test_what_clients_send_is_read_as_a_plain_reader_reads_it_however_it_comes(
 
 
 ALIKE = publish(b"123", properties=PERSISTENT_LIST)
+TURNS = [BasicPublish(0, "", key) for key in ("a", "bc", "d")]
+
+
+def in_turn(sizes: Sequence[int]) -> bytes:
+    """Messages of these sizes by three methods in turn."""
+    each = zip(sizes, cycle(TURNS), strict=False)
+    return b"".join([publish(b"1234567"[:size], properties=PERSISTENT_LIST, method=method) for size, method in each])
+
+
 NEIGHBOURS = {
     "alike": ALIKE * 12,
     "other lists": b"".join([publish(b"12345", properties=b"\x80\0\2a%d" % number) for number in range(4)]),
     "other sizes": b"".join([publish(b"1234567"[:size]) for size in (3, 0, 0, 4, 7)]),
+    "in turn": in_turn([3] * 7),
+    "in turn, of other sizes": in_turn([3, 3, 3, 4, 4, 4, 0, 0, 3]),
     "acks": b"".join(map(ack, [7, 8, 9, 11, 12, 5])),
 }
 
