@@ -164,7 +164,7 @@ def queue_reserve(channel: Channel, operation: QueueReserve, reply: Reply) -> No
 
     lease_ms, ranges = operation.lease_ms or RESERVATION_MS, operation.ranges
     _check_rising(name, ranges or [])
-    message = Reserve(queue.id, name, operation.messages_max or ALL, lease_ms, ranges)
+    message = Reserve(queue.id, name, operation.messages_max or ALL, lease_ms, ranges, operation.again)
     client.state.links[queue.shard].ask(message, shaped(reply, shape))
 
 

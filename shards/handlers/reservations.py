@@ -5,10 +5,12 @@
       └── release, lease ─┘      at their place, marked redelivered
 
 Held messages are nobody else's: no consumer gets them, nothing expires, length limits do not count them, and a purge
-leaves them. Every change is on disk before it is answered. What is stored of a reservation is not written again when a
-part of it is acknowledged, as there may be many parts: a start leaves out what is not in the queue any more.
+leaves them. Every change is on disk before it is answered, and a thousand messages or fewer are acknowledged by one
+commit of the store: a crash leaves all of them reserved, or none. What is stored of a reservation is not written again
+when a part of it is acknowledged, as there may be many parts: a start leaves out what is not in the queue any more.
 """
 
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -37,6 +39,10 @@ ACKNOWLEDGED_MS: Final = RESERVATION_MS
 
 STEP_BYTES: Final = 4 << 20
 """How much is acknowledged in one step; a pass takes a few steps."""
+
+AT_ONCE: Final = 1000
+"""Messages that are acknowledged in one step, whatever their size: who moves them names a transaction after them, and
+has to find the same ones again after a crash."""
 
 BUSY_MS: Final = 1000
 """How much longer a lease lasts at least, while messages of it are being acknowledged."""
@@ -167,6 +173,13 @@ class Reservations:
         if held is not None and held.waiting is not None:
             held.waiting.append((responder, message))
             return
+        if message.again and (held is None or not held.left):
+            if not hosted.queue.ready:
+                responder.answer((0, False))
+                return
+            if held is not None:
+                self._forget(hosted, held, FORGOTTEN)
+                held = None
         if held is None:
             names = self._names.setdefault(message.queue, _Names())
             if sum([not other.is_acknowledged for other in names.there.values()]) >= RESERVATIONS_MAX:
@@ -252,10 +265,11 @@ class Reservations:
     def _settle(self, hosted: HostedQueue, held: ActiveReservation, ranges: Ranges) -> Steps:
         """Settle what is left of some ranges. Where that ends early, nothing is lost: the rest stays reserved."""
         place, reached = 0, 0
+        step_bytes = STEP_BYTES if sum([end - start for start, end in ranges]) > AT_ONCE else sys.maxsize
         while place < len(ranges) and not hosted.is_gone:
             parts: Ranges = []
             cost = 0
-            while place < len(ranges) and cost < STEP_BYTES:
+            while place < len(ranges) and cost < step_bytes:
                 start, end = ranges[place]
                 part = next(held.left.walk(max(start, reached), end), None) if reached < end else None
                 if part is None:

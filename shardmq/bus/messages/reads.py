@@ -165,6 +165,15 @@ class Reserve(Request[tuple[int, bool]], frozen=True, tag=53):
 
     Reserved messages are not delivered, also after a restart of the shard. A reservation that exists keeps its
     messages, and its time starts again. Answer: (messages, whether the reservation was acknowledged before).
+
+    Attributes:
+        queue: id of the queue.
+        name: of the reservation.
+        messages_max: how many messages at most.
+        lease_ms: after which they are back at their place.
+        ranges: of the messages; None for the first ones.
+        again: whether a name of which all was acknowledged is used anew, for the messages that are ready now; where
+            there are none, nothing is reserved.
     """
 
     queue: int
@@ -172,6 +181,7 @@ class Reserve(Request[tuple[int, bool]], frozen=True, tag=53):
     messages_max: int
     lease_ms: int
     ranges: list[tuple[int, int]] | None = None
+    again: bool = False
 
 
 class EndReservation(Request[int], frozen=True, tag=54):

@@ -91,3 +91,18 @@ def test_a_queue_is_read_and_reserved_with_asyncio(channel: shardmq.Channel, bro
 
     asyncio.run(run())
     assert stored(channel, queue) == [b"%d" % number for number in range(6, 10)]
+
+
+def test_a_name_is_used_anew_when_all_it_had_was_acknowledged(channel: shardmq.Channel, queue: str) -> None:
+    assert channel.queue_reserve(queue, "batch", again=True) == shardmq.Reserved(0, False)
+    for number in range(5):
+        channel.basic_publish("", queue, b"%d" % number)
+    assert channel.queue_reserve(queue, "batch", 2, again=True).messages == 2
+    assert channel.queue_reserve(queue, "batch", 3, again=True).messages == 2
+    assert [message.body for message in channel.queue_read(queue, 0, 2**63 - 1, reservation="batch")[0]] == [b"0", b"1"]
+    assert channel.reservation_end(queue, "batch", True) == 2
+    assert channel.queue_reserve(queue, "batch", 2) == shardmq.Reserved(0, True)
+    assert channel.queue_reserve(queue, "batch", 2, again=True) == shardmq.Reserved(2, False)
+    assert [message.body for message in channel.queue_read(queue, 0, 2**63 - 1, reservation="batch")[0]] == [b"2", b"3"]
+    with pytest.raises(TypeError, match="use the name anew"):
+        channel.queue_reserve(queue, "batch", again=1)  # type: ignore[arg-type]

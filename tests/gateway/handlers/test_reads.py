@@ -107,7 +107,7 @@ def test_a_reservation_takes_all_there_is_for_an_hour_unless_it_says_otherwise(
     with RawClient(stage).open() as client:
         operation = QueueReserve(3, 1, "b", "drain-1", *fields)
         message, result = asked(stage, client, operation, Reserve, (8, is_acknowledged))
-        assert message == (2, "drain-1", messages_max, lease_ms, None)
+        assert message == (2, "drain-1", messages_max, lease_ms, None, False)
         assert result == {"messages": 8, "state": state}
 
 

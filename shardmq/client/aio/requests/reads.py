@@ -118,6 +118,7 @@ class ReadRequests(ABC):
         messages_max: int = 0,
         lease_ms: int = 0,
         ranges: Iterable[tuple[int, int]] | None = None,
+        again: bool = False,
     ) -> Reserved:
         """Set ready messages aside under a name: nobody gets them until that ends, readers of the name see them.
 
@@ -130,8 +131,9 @@ class ReadRequests(ABC):
             lease_ms: after which they are back at their place; 0 for an hour.
             ranges: set those of these aside that are ready, (first, end) each, instead of the first; all others count
                 as delivered once.
+            again: use the name anew where all that it had was acknowledged; nothing is reserved where nothing is ready.
         """
-        return await self._ask(reads.queue_reserve(queue, reservation, messages_max, lease_ms, ranges))
+        return await self._ask(reads.queue_reserve(queue, reservation, messages_max, lease_ms, ranges, again))
 
     async def reservation_end(
         self, queue: str, reservation: str, acknowledge: bool, ranges: Iterable[tuple[int, int]] = ()

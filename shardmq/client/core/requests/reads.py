@@ -130,20 +130,27 @@ def deaths_search(queue: str, filters: SearchFilters | None, first: int, ranges_
 
 
 def queue_reserve(
-    queue: str, reservation: str, messages_max: int, lease_ms: int, ranges: Iterable[tuple[int, int]] | None
+    queue: str,
+    reservation: str,
+    messages_max: int,
+    lease_ms: int,
+    ranges: Iterable[tuple[int, int]] | None,
+    again: bool,
 ) -> Request[Reserved]:
     """Reserve ready messages."""
     check_names(queue=queue)
     check_name("reservation", reservation)
     check_number("messages_max", messages_max, 0, 2**63 - 1)
     check_number("lease_ms", lease_ms, 0, DELAY_MS_MAX)
+    if type(again) is not bool:
+        raise TypeError(f"again is True (use the name anew) or False, not {again!r}")
     which = None if ranges is None else sorted(pairs("ranges", ranges))
     if which is not None:
         check_number("a number of ranges", len(which), 0, RANGES_MAX)
     return Request(
         f"reserving messages of queue '{queue}' as '{reservation}'",
         reserved,
-        QueueReserve(0, 0, queue, reservation, messages_max, lease_ms, which),
+        QueueReserve(0, 0, queue, reservation, messages_max, lease_ms, which, again),
     )
 
 

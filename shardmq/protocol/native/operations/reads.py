@@ -51,6 +51,8 @@ class QueueReserve(ClientRequest, frozen=True):
     With `ranges` ([first, end), rising), hold those of them that are ready instead. They return to their place when the
     lease is over. A reservation that exists keeps its messages, and its lease begins anew. The answer is Ok:
     `{"messages", "state"}`; state is "held", or "acknowledged" if the reservation was acknowledged.
+    With `again`, such a name is used anew for the messages that are ready now; where there are none, no reservation is
+    made.
     """
 
     after_loss = AfterLoss.ASK_AGAIN
@@ -60,6 +62,7 @@ class QueueReserve(ClientRequest, frozen=True):
     messages_max: Position = 0
     lease_ms: Annotated[int, Meta(ge=0, le=DELAY_MS_MAX)] = 0
     ranges: Annotated[list[tuple[Position, Position]], Meta(max_length=RANGES_MAX)] | None = None
+    again: bool = False
 
 
 class ReservationEnd(ClientRequest, frozen=True):
