@@ -85,6 +85,9 @@ COMMITTED_KEPT_MS: Final = 7 * 24 * 3600 * 1000
 RESERVED_KEPT_MS: Final = 10 * 60 * 1000
 """The same, of one that a gateway made for AMQP's tx.commit: it asks again for as long as its client waits, seconds."""
 
+SHOVEL_KEPT_MS: Final = 2 * 3600 * 1000
+"""The same, of one by which a shovel moves: twice as long as its messages stay reserved (RESERVATION_MS)."""
+
 SLICES_MAX: Final = 4096
 """Slices that a queue is cut into for reading it in parallel."""
 

@@ -22,7 +22,7 @@ from shardmq.protocol.native.operations.transaction import (
     TransactionSeal,
 )
 from shardmq.topology.commands import AbortTransaction, BeginTransaction, CommitTransaction
-from shardmq.topology.entities import RESERVED_TRANSACTIONS, check_name
+from shardmq.topology.entities import RESERVED_TRANSACTIONS, SHOVEL_TRANSACTIONS, check_name
 
 NOUN: Final = "transaction"
 
@@ -32,11 +32,11 @@ def transaction_begin(channel: Channel, operation: TransactionBegin, reply: Repl
 
     Raises:
         InvalidRequest: the name is not valid.
-        AccessRefused: the name is reserved for gateways.
+        AccessRefused: the name is reserved for gateways, or for shovels.
     """
     client, name = channel.client, operation.transaction
     check_name(NOUN, name)
-    _check_unreserved(name)
+    _check_unreserved(client, name)
 
     def shape(begun: tuple[int, bool]) -> dict[str, Any]:
         number, is_committed = begun
@@ -74,11 +74,11 @@ def transaction_commit(channel: Channel, operation: TransactionCommit, reply: Re
 
     Raises:
         InvalidRequest: the name is not valid.
-        AccessRefused: the name is reserved for gateways.
+        AccessRefused: the name is reserved for gateways, or for shovels.
     """
     client, name = channel.client, operation.transaction
     check_name(NOUN, name)
-    _check_unreserved(name)
+    _check_unreserved(client, name)
     command = CommitTransaction(client.vhost, name, operation.number, _decider(client), operation.attempts)
     client.perform(command, shaped(reply, lambda visible: {"visible": visible}))
 
@@ -94,7 +94,9 @@ def transaction_abort(channel: Channel, operation: TransactionAbort, reply: Repl
     client.perform(AbortTransaction(client.vhost, name, operation.number, _decider(client)), done(reply))
 
 
-def _check_unreserved(name: str) -> None:
+def _check_unreserved(client: Client, name: str) -> None:
+    if client.is_administrator and name.startswith(SHOVEL_TRANSACTIONS):
+        return
     if name.startswith(RESERVED_TRANSACTIONS):
         raise AccessRefused(
             f"transaction name '{name}' contains reserved prefix '{RESERVED_TRANSACTIONS}*'; choose another name"

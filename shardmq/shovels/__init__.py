@@ -4,6 +4,7 @@ process.py          Options, start, stop.
 keeper.py           Runs the shovels that the broker has parameters for, and reports their states.
 shovel.py           One shovel: opens the ends of its URIs, moves, waits after a fault, tries again.
 transfer.py         Moves messages from a source to a destination.
+local.py            Moves messages inside this broker, each exactly once.
 ends.py             What a source and a destination can do.
 native.py           Ends over the native protocol: of this broker, and of others.
 amqp.py             Ends over AMQP 0-9-1: of any broker.

@@ -17,7 +17,12 @@ WINDOW: Final = 10_000
 """Messages that are published and not confirmed."""
 
 
-async def _open(url: str) -> tuple[Connection, Channel]:
+async def open_channel(url: str) -> tuple[Connection, Channel]:
+    """A connection with a channel.
+
+    Raises:
+        ShardmqError: nobody answers there, or refuses.
+    """
     connection = await connect(url, TIMEOUT_SECONDS, recovery=None)
     try:
         return connection, await connection.channel()
@@ -26,7 +31,7 @@ async def _open(url: str) -> tuple[Connection, Channel]:
         raise
 
 
-async def _queue(channel: Channel, end: ShovelEnd) -> int:
+async def declare_queue(channel: Channel, end: ShovelEnd) -> int:
     """Make sure that the queue of an end is there; returns how many messages are ready in it."""
     assert end.queue is not None
     try:
@@ -64,11 +69,11 @@ class NativeSource:
         Raises:
             ShardmqError: it cannot be reached, or there is no such thing.
         """
-        connection, channel = await _open(url)
+        connection, channel = await open_channel(url)
         end = settings.source
         try:
             if end.queue is not None:
-                queue, ready = end.queue, await _queue(channel, end)
+                queue, ready = end.queue, await declare_queue(channel, end)
             else:
                 queue, ready = (await channel.queue_declare(exclusive=True)).queue, 0
                 await channel.queue_bind(queue, end.exchange or "", end.key or "")
@@ -120,11 +125,11 @@ class NativeDestination:
         Raises:
             ShardmqError: it cannot be reached, or there is no such thing.
         """
-        connection, channel = await _open(url)
+        connection, channel = await open_channel(url)
         end = settings.destination
         try:
             if end.queue is not None:
-                await _queue(channel, end)
+                await declare_queue(channel, end)
             elif end.exchange:
                 await channel.exchange_declare(end.exchange, passive=True)
         except BaseException:

@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
-from shardmq.errors import ShardmqError
+from shardmq.errors import ReplyCode, RequestError, ShardmqError
 from shardmq.shovels.amqp import AmqpDestination, AmqpSource
 from shardmq.shovels.ends import Destination, Source
+from shardmq.shovels.local import LocalTransfer, is_local, reservation_of
 from shardmq.shovels.message import Labels
 from shardmq.shovels.native import NativeDestination, NativeSource
 from shardmq.shovels.transfer import Progress, move
@@ -47,6 +48,7 @@ class Shovel:
         self.is_done = False
         self._settings = settings
         self._here = here
+        self._is_local = is_local(settings)
         self._state = "starting"
         self._error = ""
         self._progress = Progress()
@@ -98,23 +100,47 @@ class Shovel:
         Raises:
             ShardmqError, OSError: an end is lost.
         """
-        settings = self._settings
+        if self._is_local:
+            try:
+                await self._move_here()
+            except RequestError as fault:
+                if fault.code != ReplyCode.NOT_IMPLEMENTED:
+                    raise
+                self._is_local = False  # messages of a stream stay: it is consumed
+        if not self._is_local:
+            await self._move_between()
+        self.is_done = True
+        self._turn("terminated")
+
+    async def _move_here(self) -> None:
+        """Move inside this broker, each message once."""
+        transfer = await LocalTransfer.open(self._here, self._settings, reservation_of(self.vhost, self.name))
+        try:
+            labels = self._begin(transfer)
+            await _while_there(transfer, transfer.move(labels, self._progress))
+        finally:
+            await _close(transfer)
+
+    async def _move_between(self) -> None:
+        """Move from a source to a destination, wherever they are."""
         destination: Destination | None = None
         source: Source | None = None
         try:
-            destination = await self._destination(settings)
-            source = await self._source(settings)
-            self._turn("running")
-            _log.info("shovel '%s' in vhost '%s' is running", self.name, self.vhost)
-            self._progress.begin(source, settings)
-            labels = Labels(self.name, self.vhost, settings)
-            await _while_there(destination, move(source, destination, settings, labels, self._progress))
-            self.is_done = True
+            destination = await self._destination(self._settings)
+            source = await self._source(self._settings)
+            labels = self._begin(source)
+            await _while_there(destination, move(source, destination, self._settings, labels, self._progress))
         finally:
             for end in (source, destination):
                 if end is not None:
                     await _close(end)
-        self._turn("terminated")
+
+    def _begin(self, source: Source | LocalTransfer) -> Labels:
+        """Note that all that it takes is open."""
+        self._turn("running")
+        _log.info("shovel '%s' in vhost '%s' is running", self.name, self.vhost)
+        self._progress.begin(source.ready, self._settings)
+        return Labels(self.name, self.vhost, self._settings)
 
     async def _source(self, settings: ShovelSettings) -> Source:
         return await self._opened("source", settings.source, NativeSource.open, AmqpSource.open)
@@ -145,7 +171,7 @@ class Shovel:
         self._turn("terminated")
 
 
-async def _while_there(destination: Destination, work: Coroutine[Any, Any, None]) -> None:
+async def _while_there(destination: Destination | LocalTransfer, work: Coroutine[Any, Any, None]) -> None:
     """Carry out work, and end it where the destination is lost: while nothing comes, nothing else would notice.
 
     Raises:
@@ -161,7 +187,7 @@ async def _while_there(destination: Destination, work: Coroutine[Any, Any, None]
         await asyncio.gather(working, return_exceptions=True)
 
 
-async def _close(end: Source | Destination) -> None:
+async def _close(end: Source | Destination | LocalTransfer) -> None:
     """Close an end, whatever state it is in: what it had not acknowledged returns."""
     try:
         async with asyncio.timeout(CLOSE_SECONDS):

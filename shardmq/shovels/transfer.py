@@ -18,7 +18,7 @@ class Progress:
         self.left: int | None = None
         self._has_begun = False
 
-    def begin(self, source: Source, settings: ShovelSettings) -> None:
+    def begin(self, ready: int, settings: ShovelSettings) -> None:
         """Note how many there are to move: the first time, so that a lost connection does not begin the count anew."""
         if self._has_begun:
             return
@@ -27,7 +27,7 @@ class Progress:
             case "never":
                 self.left = None
             case "queue-length":
-                self.left = source.ready
+                self.left = ready
             case count:
                 self.left = int(count)
 

@@ -278,6 +278,10 @@ RESERVED_TRANSACTIONS: Final = "amq.tx."
 """The beginning of the names of transactions that gateways make for channels in AMQP's tx mode. Nobody commits one of
 them a second time, so the coordinator forgets them soon after they are decided."""
 
+SHOVEL_TRANSACTIONS: Final = f"{RESERVED_TRANSACTIONS}shovel."
+"""The beginning of the names of transactions by which shovels move messages inside a broker: many a second, each named
+after its messages. They are remembered for as long as those may still be reserved at the source."""
+
 USER_TAGS: Final = ("administrator", "monitoring", "policymaker", "management", "impersonator")
 """Tags of users that have a meaning, as in RabbitMQ; others may be given, too."""
 

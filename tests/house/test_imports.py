@@ -88,6 +88,7 @@ INSIDE = {
         ("process",),
         ("keeper",),
         ("shovel",),
+        ("local",),
         ("transfer", "native", "amqp"),
         ("ends", "amqp_connection"),
         ("message",),

@@ -10,6 +10,8 @@ import shardmq
 from shardmq.cmd.bench.compare.rabbitmq import Absent, Server
 from shardmq.cmd.run.broker import Broker
 
+from .moving import put
+
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
@@ -45,6 +47,12 @@ def channel(connection: shardmq.Connection) -> Iterator[shardmq.Channel]:
     """A channel of that."""
     with connection.channel() as channel:
         yield channel
+
+
+@pytest.fixture(scope="module")
+def resident(connection: shardmq.Connection) -> None:
+    """A shovel that stays, so that the process of shovels need not start with each test."""
+    put(connection, "resident", "resident.in", "resident.out")
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,8 @@ from shardmq.cmd.run.locks import hold_port
 
 from .moving import fill, messages, put, ready, shovel, taken, until
 
+pytestmark = pytest.mark.usefixtures("resident")
+
 AUTHORITY = trustme.CA()
 DEAD = "amqp://127.0.0.1:1/"
 

@@ -22,10 +22,10 @@ from shardmq.coordinator.storage.schema import (
     number_of,
 )
 from shardmq.coordinator.storage.write_batch import Rows, WriteBatch
-from shardmq.limits import COMMITTED_KEPT_MS, RESERVED_KEPT_MS
+from shardmq.limits import COMMITTED_KEPT_MS, RESERVED_KEPT_MS, SHOVEL_KEPT_MS
 from shardmq.runtime.clock import ClockNote
 from shardmq.topology.changes import TransactionEnded
-from shardmq.topology.entities import RESERVED_TRANSACTIONS, OpenTransaction
+from shardmq.topology.entities import RESERVED_TRANSACTIONS, SHOVEL_TRANSACTIONS, OpenTransaction
 
 SWEEP_MAX: Final = 500
 """Committed names forgotten in one step, which takes some milliseconds of a pass."""
@@ -132,7 +132,8 @@ class TransactionTable:
         if ended.is_committed:
             name, ended_ms = name_key(ended.vhost, ended.name), ended.ended_ms
             if ended.name.startswith(RESERVED_TRANSACTIONS):
-                ended_ms = max(0, ended_ms - COMMITTED_KEPT_MS + RESERVED_KEPT_MS)  # as if it had ended so long ago
+                kept_ms = SHOVEL_KEPT_MS if ended.name.startswith(SHOVEL_TRANSACTIONS) else RESERVED_KEPT_MS
+                ended_ms = max(0, ended_ms - COMMITTED_KEPT_MS + kept_ms)  # as if it had ended so long ago
             batch.put(b"committed", name, PAIR.pack(ended.number, ended_ms))
             batch.put(b"committed_times", PAIR.pack(ended_ms, ended.number), name)
 

@@ -10,7 +10,7 @@ from shardmq.coordinator.storage.schema import DATABASES, FORMAT, TRANSACTION_DA
 from shardmq.coordinator.storage.store import Store, StoredState
 from shardmq.coordinator.storage.transactions import Decision
 from shardmq.errors import StoreRefused
-from shardmq.limits import COMMITTED_KEPT_MS, RESERVED_KEPT_MS
+from shardmq.limits import COMMITTED_KEPT_MS, RESERVED_KEPT_MS, SHOVEL_KEPT_MS
 from shardmq.runtime.clock import SteadyClock
 from shardmq.storage.lmdb_environment import open_environment
 from shardmq.topology.changes import (
@@ -20,7 +20,7 @@ from shardmq.topology.changes import (
     UserPut,
     VhostRemoved,
 )
-from shardmq.topology.entities import RESERVED_TRANSACTIONS, OpenTransaction, User, Vhost
+from shardmq.topology.entities import RESERVED_TRANSACTIONS, SHOVEL_TRANSACTIONS, OpenTransaction, User, Vhost
 from tests.coordinator.stores import StoreRoom
 
 SHARDS = 3
@@ -92,11 +92,14 @@ def test_committed_names_are_remembered_for_their_time(stores: StoreRoom) -> Non
     store.close()
 
 
-def test_names_that_gateways_make_are_soon_forgotten(stores: StoreRoom) -> None:
+@pytest.mark.parametrize(
+    ("prefix", "kept_ms"), [(RESERVED_TRANSACTIONS, RESERVED_KEPT_MS), (SHOVEL_TRANSACTIONS, SHOVEL_KEPT_MS)]
+)
+def test_names_that_gateways_and_shovels_make_are_soon_forgotten(stores: StoreRoom, prefix: str, kept_ms: int) -> None:
     store, _ = opened(stores)
-    name, ended_ms = f"{RESERVED_TRANSACTIONS}1234", 10 * COMMITTED_KEPT_MS
+    name, ended_ms = f"{prefix}1234", 10 * COMMITTED_KEPT_MS
     store.write([begun(1, name), begun(2), committed(1, name, ended_ms=ended_ms), committed(2, ended_ms=ended_ms)])
-    over_ms = ended_ms + RESERVED_KEPT_MS
+    over_ms = ended_ms + kept_ms
     assert store.committed("/", name, over_ms - 1) == 1
     assert store.committed("/", name, over_ms) is None
     store.forget_committed(over_ms)
