@@ -184,7 +184,7 @@ class LocalTransfer:
         return batch
 
     async def _held(self) -> list[Message] | None:
-        """As `_read`, also where nothing is reserved, or all was acknowledged."""
+        """What is reserved, which may be nothing; None where it is too much for one transaction."""
         try:
             return await self._read()
         except (NotFound, PreconditionFailed):
