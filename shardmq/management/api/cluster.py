@@ -117,6 +117,19 @@ async def overview(call: Call) -> Answer:
     return Answer(shown)
 
 
+def _confirm_times(found: Row) -> Row:
+    """How long shards took to confirm, of all gateways; for those who see processes."""
+    tables = [
+        row["measures"]["confirm_seconds"]
+        for row in found.get("processes", ())
+        if "confirm_seconds" in row.get("measures", {})
+    ]
+    if not tables:
+        return {}
+    counts = [sum(column) for column in zip(*(table["counts"] for table in tables), strict=True)]
+    return {"confirm_times": {"counts": counts, "sum": sum(table["sum"] for table in tables)}}
+
+
 def overview_row(facts: Facts, found: Row) -> Row:
     """The broker's overview, in RabbitMQ's words."""
     totals, objects = found["queue_totals"], found["object_totals"]
@@ -141,6 +154,7 @@ def overview_row(facts: Facts, found: Row) -> Row:
             "messages_unacknowledged_details": {"rate": totals["rates"]["unacked"]},
         },
         "object_totals": {name: objects[name] for name in OBJECTS},
+        **_confirm_times(found),
         "listeners": listeners(facts, found.get("processes", [])),
         "contexts": [
             {

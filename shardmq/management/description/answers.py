@@ -20,6 +20,13 @@ class Named(TypedDict):
     name: str
 
 
+class ConfirmTimes(TypedDict):
+    """How long shards took to confirm: how often so many bits of microseconds, and seconds of all together."""
+
+    counts: list[int]
+    sum: float
+
+
 class Overview(TypedDict):
     """What there is, in numbers."""
 
@@ -40,6 +47,7 @@ class Overview(TypedDict):
     contexts: list[Row]
     exchange_types: list[Row]
     rates_mode: str
+    confirm_times: NotRequired[ConfirmTimes]
 
 
 class Node(TypedDict):

@@ -7,6 +7,7 @@ import { link } from "../route.js";
 import { Chart, Meter } from "../parts/chart.js";
 import { Command } from "../parts/command.js";
 import { useHistory } from "../parts/history.js";
+import { useLatency } from "../parts/latency.js";
 import { samplesOf, SpanChoice } from "../parts/span.js";
 import { Answered, Figures, Head } from "../parts/states.js";
 import { Findings } from "../parts/findings.js";
@@ -37,6 +38,7 @@ function Shown({ overview, who, query }) {
   const stats = overview.message_stats ?? {};
   const objects = overview.object_totals ?? {};
   const history = useHistory(overview, READ);
+  const latency = useLatency(overview.confirm_times?.counts);
   const depths = [
     { title: "ready", samples: history("ready", totals.messages_ready_details?.samples) },
     { title: "unacknowledged", samples: history("unacknowledged", totals.messages_unacknowledged_details?.samples) },
@@ -48,6 +50,7 @@ function Shown({ overview, who, query }) {
           ["Ready", count(totals.messages_ready)],
           ["Unacknowledged", count(totals.messages_unacknowledged)],
           ...RATES.map(([counter, title]) => [capital(title), rate(rateOf(overview, counter))]),
+          latency && ["Confirms take", latency.half, `99 %: ${latency.most}`],
           ["Queues", html`<a href="#/queues">${count(objects.queues)}</a>`],
           ["Exchanges", html`<a href="#/exchanges">${count(objects.exchanges)}</a>`],
           ["Connections", html`<a href="#/connections">${count(objects.connections)}</a>`],

@@ -13,13 +13,13 @@ export function Processes() {
     { title: "Process", isName: true, cell: (row) => row.process },
     { title: "Role", cell: (row) => row.role },
     { title: "State", cell: (row) => html`<${Alarms} row=${row} />` },
-    { title: "Memory", isNumber: true, cell: (row) => bytes(row.memory_bytes) },
+    { title: "Memory", isNumber: true, cell: (row) => bytes(row.rss_bytes) },
     { title: "CPU", isNumber: true, cell: (row) => (row.cpu_percent === null || row.cpu_percent === undefined ? "–" : `${row.cpu_percent} %`) },
     { title: "Up for", isNumber: true, cell: (row) => duration((row.uptime_seconds ?? 0) * 1000) },
     { title: "Process id", isNumber: true, cell: (row) => row.pid },
-    { title: "Messages", isNumber: true, cell: (row) => count(row.messages) },
-    { title: "Stored", isNumber: true, cell: (row) => bytes(row.stored_bytes) },
-    { title: "Free disk", isNumber: true, cell: (row) => bytes(row.disk_free_bytes) },
+    { title: "Connections", isNumber: true, cell: (row) => (row.role === "gateway" ? count(row.connections) : "–") },
+    { title: "Stored", isNumber: true, cell: (row) => (row.store ? bytes(row.store.used_bytes) : "–") },
+    { title: "Its file", isNumber: true, cell: (row) => (row.store ? bytes(row.store.file_bytes) : "–") },
   ];
   return html`<${Head} title="Processes" />
     <section class="card">
