@@ -253,6 +253,9 @@ def _send(
     )
     client = channel.client
     if client.state.firehose is not None:
+        if kind.bcc:
+            client.state.changed()
+            client.state.stamp(batch)  # copies of deliveries are told of these keys by the messages' ids
         client.state.firehose.published(client, channel.number, batch, kind.route, kind.bcc)
     channel.publisher.send(first, batch, kind.route)
     return messages

@@ -11,6 +11,7 @@ that is all that is looked at.
 """
 
 import math
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import random
 from typing import Any, Final
@@ -34,6 +35,9 @@ WAITING_BYTES_MAX: Final = 32 << 20
 
 WAITING_MAX: Final = 50_000
 """The same in messages."""
+
+BCC_MAX: Final = 10_000
+"""Messages whose keys in BCC are known when they are delivered: the last ones."""
 
 BATCH_BYTES: Final = 1 << 20
 """Copies of one publish or delivery go together, about so many bytes at a time."""
@@ -66,6 +70,7 @@ class Firehose(OwnPublishes):
         self._begin_pass = begin_pass
         self._node = node
         self._gaps: dict[str, tuple[float, int]] = {}
+        self._bcc: OrderedDict[tuple[int, int], tuple[str, str, Sequence[str]]] = OrderedDict()
 
     def published(
         self,
@@ -82,8 +87,10 @@ class Firehose(OwnPublishes):
             channel: number of its channel.
             batch: the messages.
             route: the queues they go to, by shard.
-            bcc: more keys they have, which are not told to consumers.
+            bcc: more keys they have, which are not told to consumers; the batch has its serial then.
         """
+        if bcc and client.vhost in self._topology.tracing:
+            self._remember(batch, bcc)
         places = self._chosen(client.vhost, batch)
         if places:
             names = [self._name(queue) for _, queues in route for queue in queues]
@@ -98,6 +105,18 @@ class Firehose(OwnPublishes):
         if places and not name.startswith(REPLY_QUEUES):
             facts = {"redelivered": int(redelivered), **self._facts(client, channel)}
             self._copy(client.vhost, f"deliver.{name}", batch, places, facts)
+
+    def _remember(self, batch: RecordBatch, bcc: Sequence[str]) -> None:
+        """Keep the keys in BCC of messages, which are not stored with them, for the copies of their deliveries."""
+        for place in range(batch.count):
+            self._bcc[batch.origin, batch.serial + place] = batch.exchange, batch.routing_key, bcc
+        while len(self._bcc) > BCC_MAX:
+            self._bcc.popitem(last=False)
+
+    def _bcc_of(self, batch: RecordBatch, place: int, key: str) -> Sequence[str]:
+        """The keys in BCC of a message, as far as they are known; not where it was published again since, by any."""
+        exchange, first, bcc = self._bcc.get((batch.origin, batch.serial + place), ("", "", ()))
+        return bcc if (exchange, first) == (batch.exchange, key) else ()
 
     def _name(self, queue: int) -> str:
         known = self._topology.queue_by_id(queue)
@@ -149,15 +168,18 @@ class Firehose(OwnPublishes):
         keys = keys_of(batch)
         records: list[bytes] = []
         size = 0
-        written: dict[tuple[bytes, str], bytes] = {}  # most are like the one before, and writing a list takes 40 us
+        written: dict[
+            tuple[bytes, str, Sequence[str]], bytes
+        ] = {}  # most are like the one before, and writing a list takes 40 us
         for place in places:
             is_full = self.waiting + len(records) >= WAITING_MAX
             if is_full or self.waiting_bytes + size + len(bodies[place]) > WAITING_BYTES_MAX:
                 self.dropped += 1
                 continue
-            kind = lists[place], keys[place]
+            hidden = bcc or self._bcc_of(batch, place, keys[place])
+            kind = lists[place], keys[place], hidden
             if kind not in written:
-                told = Properties(headers=self._headers(batch.exchange, (keys[place], *bcc), lists[place], facts))
+                told = Properties(headers=self._headers(batch.exchange, (keys[place], *hidden), lists[place], facts))
                 if not is_alike:
                     queues = router.queues_reached(vhost, TRACE_EXCHANGE, (key,), told)
                 with deeper():
