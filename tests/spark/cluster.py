@@ -26,8 +26,8 @@ BARE: Final = ("pyspark", "py4j", "pyarrow", "pandas", "numpy", "pytz", "tzdata"
 """What executors have: PySpark and what it needs, nothing of ours."""
 
 INTERPRETED: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""For queries of few rows: Spark would spend more on compiling each of them than on running it. What is submitted to
-a cluster, from the command line and from the wheel it compiles."""
+"""For queries of few rows: Spark would spend more on compiling each of them than on running it. In clusters, from
+the command line and from the wheel it compiles them."""
 
 COMPILED: Final = Path(__file__).parent / "daemon" / "sitecustomize.py"
 """Has them find PySpark compiled."""
@@ -135,9 +135,8 @@ class Cluster:
         return self._run(command, self._environment("127.0.0.1"))
 
     def drive(self, script: Path, *arguments: str) -> str:
-        """Run a program whose driver is this Python; the executors are as bare as ever. Its queries are interpreted."""
-        settings = self.settings(INTERPRETED)
-        options = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+        """Run a program whose driver is this Python; the executors are as bare as ever."""
+        options = [word for name, value in self.settings().items() for word in ("--conf", f"{name}={value}")]
         given = shlex.join(["--master", self.url, "--driver-memory", "600m", *options, "pyspark-shell"])
         environment = {**self._environment("127.0.0.1"), "PYSPARK_DRIVER_PYTHON": sys.executable}
         return self._run([sys.executable, str(script), *arguments], {**environment, "PYSPARK_SUBMIT_ARGS": given})
