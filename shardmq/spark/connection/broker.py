@@ -198,7 +198,7 @@ class BrokerConnection:
         Returns:
             How many are reserved, and the reservation's state: "held" or "acknowledged".
         """
-        answer = self._insist(lambda: self.ask(Op.QUEUE_RESERVE, queue, name, messages_max, lease_ms))
+        answer = self._insist(lambda: self.ask(Op.QUEUE_RESERVE, queue, name, messages_max, lease_ms, None, False))
         return answer["messages"], answer["state"]
 
     def end_reservation(

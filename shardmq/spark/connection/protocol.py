@@ -83,7 +83,7 @@ FIELDS: Final[dict[Op, tuple[str, ...]]] = {
     Op.TRANSACTION_ABORT: ("request", "channel", "transaction", "number"),
     Op.QUEUE_SLICES: ("request", "channel", "queue", "count", "reservation"),
     Op.QUEUE_READ: ("request", "channel", "queue", "first", "end", "count", "reservation"),
-    Op.QUEUE_RESERVE: ("request", "channel", "queue", "reservation", "messages_max", "lease_ms"),
+    Op.QUEUE_RESERVE: ("request", "channel", "queue", "reservation", "messages_max", "lease_ms", "ranges", "again"),
     Op.RESERVATION_END: ("request", "channel", "queue", "reservation", "acknowledge", "ranges"),
     Op.TOPIC_PULL: (
         "request",
