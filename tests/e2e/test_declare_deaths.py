@@ -1,5 +1,6 @@
 """A queue is declared, and its coordinator or its shard dies in between: it is there, once, or nobody has it."""
 
+import contextlib
 import resource
 import signal
 from concurrent.futures import ThreadPoolExecutor
@@ -25,24 +26,45 @@ def is_written(broker: Broker, process: str, name: str) -> bool:
     return any(name.encode() in path.read_bytes() for path in files)
 
 
+def declare_without_room(broker: Broker, connection: shardmq.Connection, names: list[str]) -> bool:
+    """Declare queues while the coordinator cannot write; returns whether it died of that, and its successor did it.
+
+    A coordinator that looks at its disk before the declarations come refuses them.
+    """
+    with ThreadPoolExecutor() as pool:
+        channels = [connection.channel() for _ in names]
+        limit = resource.RLIM_INFINITY, resource.RLIM_INFINITY
+        known, pid = len(broker.notices), broker.pids["coordinator"]
+        broker.kill("coordinator", signal.SIGSTOP)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, limit[1]))
+        declared = [
+            pool.submit(channel.queue_declare, name, durable=name.startswith("durable"))
+            for name, channel in zip(names, channels, strict=True)
+        ]
+        broker.kill("coordinator", signal.SIGCONT)
+        refused = [each.exception(20) for each in declared]
+        if any(refused):
+            assert all(error is None or "the disk of the coordinator is full" in str(error) for error in refused)
+            with contextlib.suppress(ProcessLookupError):  # it died of one, and refused the other
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, limit)
+            return False
+        broker.wait_for("ready", "coordinator", after=known)
+        return True
+
+
 def test_what_a_coordinator_told_a_shard_and_could_not_write_is_forgotten(start_broker: StartBroker) -> None:
     broker = start_broker(shards=1)
-    with shardmq.connect(broker.url) as connection, ThreadPoolExecutor() as pool:
-        channels = {name: connection.channel() for name in ("durable", "transient")}
-        known = len(broker.notices)
-        broker.kill("coordinator", signal.SIGSTOP)
-        resource.prlimit(broker.pids["coordinator"], resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
-        declared = [pool.submit(each.queue_declare, name, durable=name == "durable") for name, each in channels.items()]
-        broker.kill("coordinator", signal.SIGCONT)
-        assert [each.result(20).queue for each in declared] == list(channels), "its successor has declared them"
-        broker.wait_for("ready", "coordinator", after=known)
-        for name, channel in channels.items():
+    with shardmq.connect(broker.url) as connection:
+        attempts = ([f"durable-{turn}", f"transient-{turn}"] for turn in range(20))
+        names = next(names for names in attempts if declare_without_room(broker, connection, names))
+        channel = connection.channel()
+        for name in names:
             until(lambda: len(ids(connection, name)) == 1, "what was lost is forgotten")  # noqa: B023
             channel.basic_publish("", name, b"x")
             assert bodies(channel, name) == [b"x"]
         broker.kill_and_wait("shard-0")
-        channels["durable"].queue_delete("durable")
-        until(lambda: not ids(connection, "durable"), "it is deleted")
+        channel.queue_delete(names[0])
+        until(lambda: not ids(connection, names[0]), "it is deleted")
 
 
 @pytest.mark.parametrize("victim", ["coordinator", "shard-0"])
