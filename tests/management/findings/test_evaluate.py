@@ -39,8 +39,8 @@ def test_queues_where_messages_stay_are_found(channel: shardmq.Channel, admin: B
     publish(channel, "mortal", 0, dead_letter_exchange="graves")
     publish(channel, "grave", 100)
     channel.queue_bind("grave", "graves")
-    publish(channel, "kept", 3)
-    channel.queue_reserve("kept", "job")
+    publish(channel, "kept", 4)
+    channel.queue_reserve("kept", "job", messages_max=3)
     publish(channel, "late", 1, consumer_timeout=50)
     late = channel.consume("late", prefetch=1)
     next(late)
@@ -73,6 +73,7 @@ def test_queues_where_messages_stay_are_found(channel: shardmq.Channel, admin: B
     assert rows["expires-unread", "short"]["numbers"]["expire"] == 100
     assert rows["group-without-members", "events/readers"]["numbers"]["lag"] == 1
     assert rows["reservation-holds", "kept"]["numbers"]["reserved"] == 3
+    assert ("no-consumers", "kept") not in told(admin), "whoever reserves messages of a queue reads it"
     assert rows["falls-behind", "much"]["numbers"]["consumers"] == 1
     assert (
         rows["head-waits", "much"]["numbers"]["consumers"] == rows["unacked-waits", "much"]["numbers"]["unacked"] / 10

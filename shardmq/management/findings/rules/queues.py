@@ -27,11 +27,12 @@ def counted(sight: Sight) -> list[Row]:
 
 
 def unread(sight: Sight) -> Iterator[Finding]:
-    """Messages are ready and nobody consumes them; dead letters and messages that wait for their end are no such."""
+    """Messages are ready, and nobody consumes or reserves any; dead letters and what waits for its end are no such."""
     for row in counted(sight):
         arguments = arguments_of(row)
         waits = "x-message-ttl" in arguments and "x-dead-letter-exchange" in arguments
-        if not row["ready"] or row["consumers"] or waits or (row["vhost"], row["name"]) in sight.dead:
+        is_read = row["consumers"] or row["reserved"]
+        if not row["ready"] or is_read or waits or (row["vhost"], row["name"]) in sight.dead:
             continue
         was_read = any(row["counts"][name] for name in DELIVERIES)
         yield finding_of(
