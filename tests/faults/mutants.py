@@ -105,8 +105,8 @@ NUMBERED = Mutant(
 FENCED = Mutant(
     "a member that lost a partition commits nothing in it",
     "shards/handlers/partitions/staged_offsets.py",
-    "each.epoch < group.epoch",
-    "False",
+    "if each.epoch < group.epoch:",
+    "if False:",
     ("not exactly once",),
 )
 """What transactions with offsets show while members come and go."""
