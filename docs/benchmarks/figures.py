@@ -192,7 +192,7 @@ TABLES = {
         ),
     ),
     "spark": Table(
-        ("published by", "rows/s (least … most)", "exactly once is"),
+        ("published or read by", "rows/s (least … most)", "exactly once is"),
         (text("what"), spread("rate", 0), number("times", unit=TIMES)),
     ),
     "overhead": Table(

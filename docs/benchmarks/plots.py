@@ -184,7 +184,7 @@ def legend(figure: Figure, colours: Colours, names: Sequence[tuple[str, str]]) -
 
 
 def spark(result: dict[str, Any], colours: Colours) -> Figure:
-    """Rows a second that a job publishes."""
+    """Rows a second that a job publishes or reads."""
     note = "rows a second, 2,000,000 rows of 100 bytes, PySpark local[2] and the broker on the same two cores"
     figure, axes = canvas(len(result["rows"]), result, note, colours)
     for place, row in enumerate(result["rows"]):
