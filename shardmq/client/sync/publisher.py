@@ -263,8 +263,7 @@ class Publisher:
         """
         self._is_closed = True
         self._forget(self)
-        if self.unconfirmed or self._sent.error is not None:
-            self.flush()
+        self.flush()  # whatever `unconfirmed` says: what the I/O thread is about to send is in neither of its counts
 
     def _turn_to(
         self, exchange: str, routing_key: str, properties: Properties | None, extras: PublishOptions

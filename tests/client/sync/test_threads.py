@@ -11,6 +11,8 @@ import pytest
 
 import shardmq
 from shardmq import errors
+from shardmq.client.core.batching import PublishBatch
+from shardmq.client.core.channel import SentBatches
 from shardmq.cmd.run.broker import Broker
 
 
@@ -112,6 +114,41 @@ def test_threads_publish_and_ack_on_one_channel_and_each_keeps_its_order(
     channel.close()
     with connection.channel() as other:
         assert other.basic_get(queue) is None
+
+
+class PausedBatches(SentBatches):
+    """Batches that are counted as sent when `go` is set; `reached` is set before."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: False)
+        self.reached, self.go = threading.Event(), threading.Event()
+
+    def add(self, batch: PublishBatch) -> None:
+        self.reached.set()
+        assert self.go.wait(10)
+        super().add(batch)
+
+
+def test_close_waits_for_what_another_thread_has_taken_to_send_and_not_yet_counted_as_sent(
+    channel: shardmq.Channel, queue: str
+) -> None:
+    """The I/O thread sends what is due, and a program may close its publisher in just that moment."""
+    publisher = channel.publisher()
+    publisher._sent = sent = PausedBatches()
+    with ThreadPoolExecutor(2) as pool:
+        published = pool.submit(publisher.publish, "", queue, b"taken")
+        assert sent.reached.wait(10)
+        assert publisher.unconfirmed == 0
+        closed = pool.submit(publisher.close)
+        while not publisher._is_closed:
+            pass
+        with pytest.raises(TimeoutError):
+            closed.result(0.05)
+        sent.go.set()
+        published.result(10)
+        closed.result(10)
+    assert sent.unconfirmed == 0
+    assert channel.queue_declare(queue, durable=True).messages == 1
 
 
 def test_what_a_left_consumer_did_not_hand_out_is_there_for_the_next(channel: shardmq.Channel, queue: str) -> None:
