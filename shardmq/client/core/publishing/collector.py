@@ -135,12 +135,12 @@ class BatchCollector:
                 new.check_key(routing_key)
             if isinstance(new, MixedBuilder):
                 head = new.head_of(properties)
+        self.filling = new  # before the old one is emptied: who adds to that one afterwards sees that it is left behind
         self._set_aside(old)
         if new is not known:
-            self._replace(known, new)
+            self._replace(old, known, new)
         self.aside -= new.counted
         new.counted = 0
-        self.filling = new
         if new not in self._growing:
             self._growing[new] = None
             self._set_limits()
@@ -167,16 +167,16 @@ class BatchCollector:
             return MixedBuilder(new)
         return new
 
-    def _replace(self, known: BatchBuilder | None, new: BatchBuilder) -> None:
-        """Begin to collect with a new builder; `known` is the one of its queue, if there is one."""
-        before = self.filling if known is None else known
+    def _replace(self, old: BatchBuilder, known: BatchBuilder | None, new: BatchBuilder) -> None:
+        """Begin to collect with a new builder after the old one; `known` is the one of its queue, if there is one."""
+        before = old if known is None else known
         if new.continues(before):
             new.follow(before)
             self._growing.pop(before, None)
-        elif known is not None and new.numbering == BY_QUEUE == self.filling.numbering:
+        elif known is not None and new.numbering == BY_QUEUE == old.numbering:
             self._closed += known.batches()
             self._growing.pop(known, None)
-        elif new.numbering != BY_QUEUE or self.filling.numbering != BY_QUEUE or len(self._builders) >= BUILDERS_MAX:
+        elif new.numbering != BY_QUEUE or old.numbering != BY_QUEUE or len(self._builders) >= BUILDERS_MAX:
             self._close()
         if new.numbering == BY_QUEUE:
             self._builders[new.routing_key] = new
