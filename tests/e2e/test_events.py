@@ -61,13 +61,14 @@ def listening(channel: shardmq.Channel, key: str = "#") -> str:
 
 
 def told(channel: shardmq.Channel, queue: str, last: str) -> list[tuple[str, dict[str, Any]]]:
-    """What a queue has been told, up to the first event of that name."""
+    """What a queue has been told, up to the first event of that name, but that somebody consumes it here."""
     events = []
     for message in channel.consume(queue, auto_ack=True):
         assert message.properties is not None
         assert message.properties.headers is not None
         assert message.body == b""
-        events.append((message.routing_key, message.properties.headers))
+        if message.properties.headers.get("queue") != queue:
+            events.append((message.routing_key, message.properties.headers))
         if message.routing_key == last:
             return events
     raise AssertionError(events)
