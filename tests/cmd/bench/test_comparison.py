@@ -93,6 +93,7 @@ def test_a_result_has_all_rows_and_keeps_those_that_were_not_measured_again(tmp_
     for name, rate in (("both", 200.0), ("1-kb", 100.0)):
         measured = {name: [turns(RATE, rate), turns(RATE, 50.0)]}
         record(path, [outcome(name, ROWS[name].figures[0], measured)], SETTINGS, WHERE)
+    record(path, [], {**SETTINGS, "brokers": SETTINGS["brokers"][:1]}, WHERE)  # --no-peers
     result = json.loads(path.read_text())
     rows = {row["id"]: row for row in result["rows"]}
     assert {row["row"] for row in result["rows"]} == set(ROWS)

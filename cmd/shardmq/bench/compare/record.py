@@ -96,13 +96,20 @@ def merge(
 
     Args:
         path: of the file.
-        about: the result without its rows; what else the file has stays.
+        about: the result without its rows; what else the file has stays, and so do versions of what was not measured now.
         empty: all rows, in order.
         new: those that were measured now.
     """
     known: dict[str, Any] = msgspec.json.decode(path.read_bytes()) if path.exists() else {}
     rows = {row["id"]: row for row in (*known.get("rows", ()), *new)}
-    result = {**known, **about, "recorded": today(), "rows": [rows.get(row["id"], row) for row in empty]}
+    all_versions = {**known.get("versions", {}), **about["versions"]}
+    result = {
+        **known,
+        **about,
+        "versions": all_versions,
+        "recorded": today(),
+        "rows": [rows.get(row["id"], row) for row in empty],
+    }
     path.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
 
 
