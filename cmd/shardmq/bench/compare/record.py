@@ -96,7 +96,7 @@ def merge(
 
     Args:
         path: of the file.
-        about: the result without its rows; what else the file has stays, and so do versions of what was not measured now.
+        about: the result without its rows; what else the file has stays, and so do versions that it does not name.
         empty: all rows, in order.
         new: those that were measured now.
     """
