@@ -168,9 +168,8 @@ class Firehose(OwnPublishes):
         keys = keys_of(batch)
         records: list[bytes] = []
         size = 0
-        written: dict[
-            tuple[bytes, str, Sequence[str]], bytes
-        ] = {}  # most are like the one before, and writing a list takes 40 us
+        # most are like the one before, and writing a list takes 40 us
+        written: dict[tuple[bytes, str, Sequence[str]], bytes] = {}
         for place in places:
             is_full = self.waiting + len(records) >= WAITING_MAX
             if is_full or self.waiting_bytes + size + len(bodies[place]) > WAITING_BYTES_MAX:
