@@ -52,32 +52,50 @@ KEY_EXCHANGES: Final = (
 AEAD: Final = ("GCM", "CCM", "POLY1305")
 """Ciphers that authenticate by themselves: there is no hash for that, and RabbitMQ says `aead`."""
 
+CIPHERS: Final = (
+    (re.compile(r"CHACHA20.POLY1305"), "chacha20_poly1305"),
+    (re.compile(r"(AES|ARIA|CAMELLIA)[-_]?(128|256)[-_](GCM|CCM)"), "{}_{}_{}"),
+    (re.compile(r"(AES|ARIA|CAMELLIA)[-_]?(128|256)"), "{}_{}_cbc"),
+    (re.compile(r"DES-CBC3"), "3des_ede_cbc"),
+    (re.compile(r"NULL"), "null"),
+)
+"""What OpenSSL's names of suites say of the cipher, and what Erlang, and with it RabbitMQ, calls that."""
+
+SHORT_TAG: Final = re.compile(r"CCM_?8")
+"""A suite whose ciphers authenticate with 8 bytes, where others do with 16."""
+
 HASHES: Final[Mapping[str, str]] = {"SHA": "sha", "SHA256": "sha256", "SHA384": "sha384", "MD5": "md5"}
 
 
-def suite_facts(suite: str) -> tuple[str, str]:
-    """The key exchange and the hash of a suite that OpenSSL names so, as RabbitMQ names them; "" for neither known.
+def suite_facts(suite: str) -> tuple[str, str, str]:
+    """The key exchange, the cipher and the hash of a suite that OpenSSL names so, as RabbitMQ names them; "" if unknown.
 
-    In TLS 1.3 a suite does not say the key exchange: any goes with it.
+    In TLS 1.3 a suite does not say the key exchange: any goes with it. RabbitMQ shows what Erlang's ssl:cipher_suites/2
+    lists: {ecdhe_rsa, aes_256_gcm, aead}.
     """
     if not suite:
-        return "", ""
+        return "", "", ""
     exchange = next((name for beginning, name in KEY_EXCHANGES if suite.startswith(beginning)), "rsa")
+    cipher = _cipher(suite)
     if any(word in suite for word in AEAD):
-        return exchange, "aead"
-    return exchange, HASHES.get(suite.rpartition("-")[2], "")
+        return exchange, cipher, "aead"
+    return exchange, cipher, HASHES.get(suite.rpartition("-")[2], "")
+
+
+def _cipher(suite: str) -> str:
+    for pattern, name in CIPHERS:
+        if found := pattern.search(suite):
+            return name.format(*map(str.lower, found.groups())) + ("_8" if SHORT_TAG.search(suite) else "")
+    return ""
 
 
 def tls_facts(tls: ssl.SSLObject | None) -> Mapping[str, str]:
-    """The encryption of a connection, and its client's verified certificate; "" for what there is not.
-
-    The cipher is the whole suite, as OpenSSL names it.
-    """
+    """The encryption of a connection, and its client's verified certificate; "" for what there is not."""
     if tls is None:
         return NO_TLS
     suite = (tls.cipher() or ("",))[0]
-    exchange, by_hash = suite_facts(suite)
-    facts = {**NO_TLS, "ssl_protocol": (tls.version() or "").lower(), "ssl_cipher": suite}
+    exchange, cipher, by_hash = suite_facts(suite)
+    facts = {**NO_TLS, "ssl_protocol": (tls.version() or "").lower(), "ssl_cipher": cipher}
     facts |= {"ssl_key_exchange": exchange, "ssl_hash": by_hash}
     certificate: Mapping[str, Any] | None = tls.getpeercert()
     if certificate:

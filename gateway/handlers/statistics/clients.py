@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.errors import InvalidRequest, RequestError
+from shardmq.gateway.events.encryption import tls_facts
 from shardmq.gateway.handlers.client_lists import ANSWER_SECONDS, ClientLists
 from shardmq.gateway.handlers.replies import AnswerCollector
 from shardmq.gateway.handlers.statistics.flow import CountedConnection, Flow
@@ -77,7 +78,7 @@ class ClientPages:
             if noun == "channels" and session is not None:
                 row |= self._flow.of_channel(connection_of[row["name"]], session.channels[row["number"]])
             elif noun == "connections":
-                row["client_properties"] = connection_of[row["name"]].client_properties
+                row |= _agreed(connection_of[row["name"]])
                 row |= self._flow.of_connection(connection_of[row["name"]])
         return {"rows": first, "total": len(every), "filtered": len(found)}
 
@@ -134,6 +135,19 @@ def _connection_row(gateway: str, connection: CountedConnection, client: Client)
         "consumers": client.consumers,
         "connected_at": connection.connected_at_ms,
         "gateway": gateway,
+    }
+
+
+def _agreed(connection: CountedConnection) -> Row:
+    """What a client said of itself, and what was agreed on with it, by RabbitMQ's names."""
+    host, port = connection.address
+    return {
+        "client_properties": connection.client_properties,
+        "host": host,
+        "port": port,
+        "auth_mechanism": connection.auth_mechanism,
+        **connection.limits,
+        **({} if connection.tls is None else tls_facts(connection.tls)),
     }
 
 

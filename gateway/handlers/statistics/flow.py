@@ -1,5 +1,6 @@
 """What flows through this gateway: counters of channels, connections and exchanges, their sums, and all their rates."""
 
+import ssl
 from collections.abc import Collection, Hashable, Iterable
 from typing import Any, Final, Protocol
 
@@ -18,10 +19,29 @@ EXCHANGE_COUNTS: Final = ("publish_in", "publish_out")
 
 
 class CountedConnection(ConnectionInfo, Protocol):
-    """A connection whose traffic is counted."""
+    """A connection whose traffic is counted.
 
+    Attributes:
+        auth_mechanism: how its client has logged in, by SASL's names.
+        bytes_in: received.
+        bytes_out: sent.
+    """
+
+    auth_mechanism: str
     bytes_in: int
     bytes_out: int
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where the client has found this gateway: host and port."""
+
+    @property
+    def tls(self) -> ssl.SSLObject | None:
+        """The encryption; None where there is none."""
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """What was agreed on with the client, by RabbitMQ's names."""
 
     def __hash__(self) -> int:
         """Tell connections apart by identity."""

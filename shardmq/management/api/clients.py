@@ -33,10 +33,11 @@ def connection_row(row: Row, node: str) -> Row:
         "peer_port": row["peer_port"],
         "ssl": row["tls"],
         "channels": row["channels"],
-        "channel_max": CHANNELS_MAX,
+        "channel_max": row.get("channel_max", CHANNELS_MAX),
         "client_properties": plain(row["client_properties"]),
         "gateway": row["gateway"],
         **{name: row[name] for name in _IF_KNOWN if name in row},
+        **{name: row.get(name) or None for name in _ENCRYPTION},
         **_bytes(row.get("counts") or {}, row.get("rates") or {}),
     }
 
@@ -56,6 +57,17 @@ OCTETS: Final = {"recv_oct": "bytes_in", "send_oct": "bytes_out"}
 
 
 _IF_KNOWN: Final = ("frame_max", "timeout", "auth_mechanism", "host", "port")
+
+_ENCRYPTION: Final = (
+    "ssl_protocol",
+    "ssl_key_exchange",
+    "ssl_cipher",
+    "ssl_hash",
+    "peer_cert_subject",
+    "peer_cert_issuer",
+    "peer_cert_validity",
+)
+"""What TLS has agreed on, by RabbitMQ's names; null where there is none."""
 
 
 def channel_name(connection: str, number: int) -> str:

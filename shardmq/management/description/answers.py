@@ -147,6 +147,15 @@ class Connection(TypedDict):
     frame_max: NotRequired[int]
     timeout: NotRequired[int]
     auth_mechanism: NotRequired[str]
+    host: NotRequired[str]
+    port: NotRequired[int]
+    ssl_protocol: str | None
+    ssl_key_exchange: str | None
+    ssl_cipher: str | None
+    ssl_hash: str | None
+    peer_cert_subject: str | None
+    peer_cert_issuer: str | None
+    peer_cert_validity: str | None
     recv_oct: NotRequired[int]
     send_oct: NotRequired[int]
     message_stats: NotRequired[Row]

@@ -116,16 +116,20 @@ def test_events_tell_the_encryption_and_the_clients_certificate(alone: tuple[Bro
         with shardmq.connect(f"{whole(port, files)}&auth_mechanism=external"):
             deliveries = channel.consume(queue, auto_ack=True)
             login, created = [next(deliveries).properties for _ in range(2)]
+            listed = connection.stats_list("connections")["items"]
     assert login is not None
     assert created is not None
     logged_in, told = login.headers or {}, created.headers or {}
     assert logged_in["name"] == "neil"
     assert logged_in["peer_cert_subject"] == told["peer_cert_subject"]
     assert (told["user"], told["auth_mechanism"], told["ssl"], told["port"]) == ("neil", "EXTERNAL", True, port)
-    assert (told["ssl_protocol"], told["ssl_cipher"][:4]) == ("tlsv1.3", "TLS_")
+    assert (told["ssl_protocol"], told["ssl_cipher"]) == ("tlsv1.3", "aes_256_gcm")
     assert (told["ssl_key_exchange"], told["ssl_hash"]) == ("any", "aead")
     assert told["peer_cert_subject"].startswith("CN=neil,OU=Testing cert")
     assert told["peer_cert_issuer"].startswith("OU=Testing CA")
+    (row,) = [row for row in listed if row["user"] == "neil"]
+    agreed = ("auth_mechanism", "port", "frame_max", "timeout", "ssl_protocol", "ssl_cipher", "peer_cert_subject")
+    assert {name: row[name] for name in agreed} == {name: told[name] for name in agreed}
     began, ends = told["peer_cert_validity"].split(" - ")
     assert began[10] == "T"
     assert began < ends
