@@ -68,7 +68,7 @@ HASHES: Final[Mapping[str, str]] = {"SHA": "sha", "SHA256": "sha256", "SHA384": 
 
 
 def suite_facts(suite: str) -> tuple[str, str, str]:
-    """The key exchange, the cipher and the hash of a suite that OpenSSL names so, as RabbitMQ names them; "" if unknown.
+    """The key exchange, the cipher and the hash of a suite that OpenSSL names so, in RabbitMQ's words; "" if unknown.
 
     In TLS 1.3 a suite does not say the key exchange: any goes with it. RabbitMQ shows what Erlang's ssl:cipher_suites/2
     lists: {ecdhe_rsa, aes_256_gcm, aead}.

@@ -78,6 +78,15 @@ def test_answers_of_many_queues_are_whole_and_take_little_memory(managed: Broker
     families = {family.name: family for family in text_string_to_metric_families(said.decode())}
     labels = [sample.labels["queue"] for sample in families["rabbitmq_queue_messages_ready"].samples]
     assert labels == names
+    answer, said = asked(managed, "GET", "/api/queues?sort=name&sort_reverse=true")
+    assert answer.headers["Transfer-Encoding"] == "chunked"
+    assert [row["name"] for row in json.loads(said)] == names[::-1]
+    assert [row["name"] for row in admin.get("/queues?page=3&sort=state&name=queue&columns=name")["items"]] == names[
+        200:300
+    ]
+    for column in ("destination", "properties_key"):  # every queue is bound to the default exchange
+        found = admin.get(f"/bindings/%2F?sort={column}&sort_reverse=true&columns=destination")
+        assert [row["destination"] for row in found] == names[::-1]
     assert peak_mb(pid) - before < GROWTH_MB_MAX
     answer, said = asked(managed, "HEAD", "/api/queues")
     assert (answer.status, said) == (200, b"")

@@ -1,5 +1,6 @@
 """Filters, order, pages and columns of lists."""
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -107,12 +108,15 @@ class _TimeLeft:
         Raises:
             InvalidRequest: it has taken too long.
         """
+        begun = time.perf_counter()
         try:
-            return pattern.search(name, timeout=self._left) is not None
+            found = pattern.search(name, timeout=self._left)
         except TimeoutError:
-            raise InvalidRequest(
-                f"the name filter '{self._expression}' takes too long; simplify the expression"
-            ) from None
+            found = None
+        self._left -= time.perf_counter() - begun
+        if self._left <= 0:
+            raise InvalidRequest(f"the name filter '{self._expression}' takes too long; simplify the expression")
+        return found is not None
 
 
 def value_at(row: Row, column: str) -> Any:

@@ -1,18 +1,20 @@
 """Bindings, and the key that names one among those between the same ends."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
 import xxhash
 
+from shardmq.client.api.statistics import ListQuery
 from shardmq.management.api.exchanges import exchange_name, find_exchange
 from shardmq.management.web.body import table, text
 from shardmq.management.web.call import Call, Row
 from shardmq.management.web.endpoint import NO_CONTENT, Answer, Endpoint, Right
 from shardmq.management.web.errors import ApiError
 from shardmq.management.web.listing import listed
+from shardmq.management.web.long_lists import Pieces, in_pieces, long_list
 from shardmq.message.json_values import plain
 from shardmq.topology.entities import DEFAULT_EXCHANGE
 
@@ -61,47 +63,55 @@ def default_binding(queue: Row) -> Row:
     }
 
 
-async def bindings_of(call: Call, vhost: str | None = None) -> list[Row]:
-    """All bindings that the caller may see, in RabbitMQ's words, those to the default exchange first."""
-    queues = await call.rows("queues", vhost)
-    return [
-        *(default_binding(row) for row in queues),
-        *(binding_row(row) for row in await call.rows("bindings", vhost)),
-    ]
+Wanted = Callable[[Row], bool]
+
+
+async def _pieces(call: Call, vhost: str | None, is_wanted: Wanted) -> Pieces:
+    """Bindings that the caller may see, in RabbitMQ's words, those to the default exchange first."""
+    connection = await call.caller.administration()
+    names = ListQuery(vhost, columns=["vhost", "name"], with_statistics=False)
+    queues = (await connection.stats_list("queues", names)).pop("items")
+    async for rows in in_pieces(queues, lambda some: [*filter(is_wanted, map(default_binding, some))]):
+        yield rows
+    bindings = (await connection.stats_list("bindings", ListQuery(vhost))).pop("items")
+    async for rows in in_pieces(bindings, lambda some: [*map(binding_row, filter(is_wanted, some))]):
+        yield rows
+
+
+async def _listed(call: Call, vhost: str | None, is_wanted: Wanted = lambda _: True) -> Answer:
+    return Answer(await long_list(_pieces(call, vhost, is_wanted), call.query))
 
 
 async def list_bindings(call: Call) -> Answer:
     """All bindings."""
-    return Answer(listed(await bindings_of(call), call.query))
+    return await _listed(call, None)
 
 
 async def list_bindings_of_vhost(call: Call) -> Answer:
     """The bindings of a virtual host."""
-    return Answer(listed(await bindings_of(call, await call.vhost()), call.query))
+    return await _listed(call, await call.vhost())
 
 
 async def list_bindings_of_queue(call: Call) -> Answer:
     """The bindings of a queue."""
     row = await call.row("queues", call.part("vhost"), call.part("queue"))
-    return Answer(listed(await _to(call, row, "queue"), call.query))
+    return await _listed(call, row["vhost"], _to(row["name"], "queue"))
 
 
 async def list_bindings_from(call: Call) -> Answer:
     """The bindings of which an exchange is the source."""
     row = await find_exchange(call)
-    rows = await bindings_of(call, row["vhost"])
-    return Answer(listed([each for each in rows if each["source"] == row["name"]], call.query))
+    return await _listed(call, row["vhost"], lambda each: each["source"] == row["name"])
 
 
 async def list_bindings_to(call: Call) -> Answer:
     """The bindings of which an exchange is the destination."""
     row = await find_exchange(call)
-    return Answer(listed(await _to(call, row, "exchange"), call.query))
+    return await _listed(call, row["vhost"], _to(row["name"], "exchange"))
 
 
-async def _to(call: Call, row: Row, kind: str) -> list[Row]:
-    found = await bindings_of(call, row["vhost"])
-    return [each for each in found if (each["destination"], each["destination_type"]) == (row["name"], kind)]
+def _to(name: str, kind: str) -> Wanted:
+    return lambda row: (row["destination"], row["destination_type"]) == (name, kind)
 
 
 async def between(call: Call) -> list[Row]:
@@ -116,7 +126,9 @@ async def between(call: Call) -> list[Row]:
         row = await call.row("queues", call.part("vhost"), call.part("destination"))
     else:
         row = await find_exchange(call, "destination")
-    return [each for each in await _to(call, row, kind) if each["source"] == source]
+    is_to = _to(row["name"], kind)
+    pieces = _pieces(call, row["vhost"], lambda each: each["source"] == source and is_to(each))
+    return [each async for rows in pieces for each in rows]
 
 
 async def list_bindings_between(call: Call) -> Answer:

@@ -8,7 +8,7 @@ from shardmq.limits import CHANNELS_MAX
 from shardmq.management.web.call import Call, Row
 from shardmq.management.web.endpoint import NO_CONTENT, Answer, Endpoint, Right
 from shardmq.management.web.errors import ApiError
-from shardmq.management.web.listing import listed
+from shardmq.management.web.long_lists import in_pieces, long_list
 from shardmq.management.web.paged import message_stats, paged, sort_names, with_samples
 from shardmq.message.json_values import plain
 
@@ -75,18 +75,17 @@ def channel_name(connection: str, number: int) -> str:
     return f"{connection} ({number})"
 
 
-def _peer(connection: Row | None, name: str) -> Row:
-    known = connection or {}
-    return {"name": name, "peer_host": known.get("peer_host", ""), "peer_port": known.get("peer_port", 0)}
-
-
-def channel_row(row: Row, node: str, connection: Row | None) -> Row:
+def channel_row(row: Row, node: str) -> Row:
     """A channel, in RabbitMQ's words."""
     return {
         "name": channel_name(row["connection"], row["number"]),
         "number": row["number"],
         "node": node,
-        "connection_details": _peer(connection, row["connection"]),
+        "connection_details": {
+            "name": row["connection"],
+            "peer_host": row["peer_host"],
+            "peer_port": row["peer_port"],
+        },
         "user": row["user"],
         "vhost": row["vhost"],
         "state": "running",
@@ -103,9 +102,8 @@ def channel_row(row: Row, node: str, connection: Row | None) -> Row:
     }
 
 
-def consumer_row(row: Row, node: str, connection: Row | None) -> Row:
+def consumer_row(row: Row, node: str) -> Row:
     """A consumer, in RabbitMQ's words."""
-    peer = _peer(connection, row["connection"])
     return {
         "consumer_tag": row["tag"],
         "active": True,
@@ -122,8 +120,8 @@ def consumer_row(row: Row, node: str, connection: Row | None) -> Row:
             "connection_name": row["connection"],
             "node": node,
             "user": row["user"],
-            "peer_host": peer["peer_host"],
-            "peer_port": peer["peer_port"],
+            "peer_host": row["peer_host"],
+            "peer_port": row["peer_port"],
         },
     }
 
@@ -137,32 +135,44 @@ async def _by_name(call: Call) -> dict[str, Row]:
     return {row["name"]: row for row in await connections_of(call)}
 
 
-async def channels_of(call: Call, vhost: str | None = None) -> list[Row]:
-    """Channels that the caller may see, in RabbitMQ's words."""
-    known = await _by_name(call)
-    table = await (await call.caller.administration()).stats_list("channels", ListQuery(vhost))
-    rows = [row for row in table["items"] if row["vhost"]]
-    shown = [channel_row(row, call.facts.node, known.get(row["connection"])) for row in rows]
-    return with_samples(call, "channels", shown)
+async def _broker_rows(call: Call, noun: str, vhost: str | None = None) -> list[Row]:
+    """What the broker lists of clients, as far as the caller may see it; nothing of management itself."""
+    table = await (await call.caller.administration()).stats_list(noun, ListQuery(vhost))
+    return [row for row in table["items"] if row["vhost"]]
 
 
-async def consumers_of(call: Call, vhost: str | None = None, queue: Row | None = None) -> list[Row]:
-    """Consumers that the caller may see, in RabbitMQ's words.
+async def _channels(call: Call, vhost: str | None = None, connection: str = "") -> Answer:
+    """Channels that the caller may see: of a virtual host, or of a connection."""
+    found = await _broker_rows(call, "channels", vhost)
+    rows = [row for row in found if row["connection"] == connection] if connection else found
+
+    def shown(some: list[Row]) -> list[Row]:
+        return with_samples(call, "channels", [channel_row(row, call.facts.node) for row in some])
+
+    return Answer(await long_list(in_pieces(rows, shown), call.query))
+
+
+async def _consumers(call: Call, vhost: str | None = None) -> Answer:
+    """Consumers that the caller may see."""
+
+    def shown(some: list[Row]) -> list[Row]:
+        return [consumer_row(row, call.facts.node) for row in some]
+
+    return Answer(await long_list(in_pieces(await _broker_rows(call, "consumers", vhost), shown), call.query))
+
+
+async def consumers_of_queue(call: Call, vhost: str, queue: Row) -> list[Row]:
+    """The consumers of a queue, in RabbitMQ's words, with what each holds.
 
     Args:
         call: of whoever asks.
-        vhost: theirs; None for all.
-        queue: theirs, with its `consumer_list`: then also what each holds; None for those of all queues.
+        vhost: theirs.
+        queue: theirs, with its `consumer_list`.
     """
-    known = await _by_name(call)
-    rows = await call.rows("consumers", vhost)
-    if queue is None:
-        return [consumer_row(row, call.facts.node, known.get(row["connection"])) for row in rows]
     held = {(each["gateway"], each["consumer"]): each for each in queue["consumer_list"]}
     return [
-        consumer_row(row, call.facts.node, known.get(row["connection"]))
-        | _held(held.get((row.get("gateway"), row.get("consumer"))))
-        for row in rows
+        consumer_row(row, call.facts.node) | _held(held.get((row.get("gateway"), row.get("consumer"))))
+        for row in await _broker_rows(call, "consumers", vhost)
         if row["queue"] == queue["name"]
     ]
 
@@ -203,9 +213,12 @@ async def list_connections_of_vhost(call: Call) -> Answer:
 
 async def list_connections_of_user(call: Call) -> Answer:
     """The connections of a user."""
-    user = call.part("user")
-    rows = [connection_row(row, call.facts.node) for row in await connections_of(call) if row["user"] == user]
-    return Answer(listed(rows, call.query))
+    rows = [row for row in await _broker_rows(call, "connections") if row["user"] == call.part("user")]
+
+    def shown(some: list[Row]) -> list[Row]:
+        return [connection_row(row, call.facts.node) for row in some]
+
+    return Answer(await long_list(in_pieces(rows, shown), call.query))
 
 
 async def _connection(call: Call) -> Row:
@@ -225,39 +238,42 @@ async def get_connection(call: Call) -> Answer:
 
 async def list_channels_of_connection(call: Call) -> Answer:
     """The channels of a connection."""
-    name = (await _connection(call))["name"]
-    rows = [row for row in await channels_of(call) if row["connection_details"]["name"] == name]
-    return Answer(listed(rows, call.query))
+    return await _channels(call, connection=(await _connection(call))["name"])
 
 
 async def list_channels(call: Call) -> Answer:
     """All channels."""
-    return Answer(listed(await channels_of(call), call.query))
+    return await _channels(call)
 
 
 async def list_channels_of_vhost(call: Call) -> Answer:
     """The channels of a virtual host."""
-    return Answer(listed(await channels_of(call, await call.vhost()), call.query))
+    return await _channels(call, await call.vhost())
 
 
 async def get_channel(call: Call) -> Answer:
     """One channel, with its consumers."""
     name = call.part("channel")
-    found = next((row for row in await channels_of(call) if row["name"] == name), None)
+    found = next((row for row in await _broker_rows(call, "channels") if row["name"] == name), None)
     if found is None:
         raise ApiError.not_found(f"no channel '{name}'")
-    consumers = [row for row in await consumers_of(call) if row["channel_details"]["name"] == name]
-    return Answer({**found, "consumer_details": consumers})
+    (shown,) = with_samples(call, "channels", [channel_row(found, call.facts.node)])
+    consumers = [
+        consumer_row(row, call.facts.node)
+        for row in await _broker_rows(call, "consumers", found["vhost"])
+        if (row["connection"], row["channel"]) == (found["connection"], found["number"])
+    ]
+    return Answer({**shown, "consumer_details": consumers})
 
 
 async def list_consumers(call: Call) -> Answer:
     """All consumers."""
-    return Answer(listed(await consumers_of(call), call.query))
+    return await _consumers(call)
 
 
 async def list_consumers_of_vhost(call: Call) -> Answer:
     """The consumers of a virtual host."""
-    return Answer(listed(await consumers_of(call, await call.vhost()), call.query))
+    return await _consumers(call, await call.vhost())
 
 
 def _reason(call: Call) -> str:

@@ -4,12 +4,10 @@ from typing import Any, Final
 
 import msgspec
 
-from shardmq.client.api.statistics import ListQuery
 from shardmq.management.web.body import flag, table, text
 from shardmq.management.web.call import Call, Row
 from shardmq.management.web.endpoint import NO_CONTENT, Answer, Endpoint, Right, put
-from shardmq.management.web.listing import listed
-from shardmq.management.web.paged import with_samples
+from shardmq.management.web.paged import paged, with_samples
 from shardmq.message.json_values import plain
 from shardmq.topology.entities import DEFAULT_EXCHANGE
 
@@ -59,13 +57,6 @@ def _default(vhost: str) -> Row:
     }
 
 
-async def exchanges_of(call: Call, vhost: str | None = None) -> list[Row]:
-    """The exchanges that the caller may see, in RabbitMQ's words; each virtual host has the default one."""
-    vhosts = [row["name"] for row in await call.rows("vhosts")] if vhost is None else [vhost]
-    found = [*map(_default, vhosts), *await call.rows("exchanges", vhost)]
-    return [exchange_row(row) for row in found]
-
-
 async def find_exchange(call: Call, part: str = "exchange") -> Row:
     """The exchange that the path names, in RabbitMQ's words.
 
@@ -78,10 +69,19 @@ async def find_exchange(call: Call, part: str = "exchange") -> Row:
     return exchange_row(await call.row("exchanges", vhost, name))
 
 
+SORTS: Final = {
+    "": "",
+    "name": "",
+    **{name: name for name in ("vhost", "type", "durable", "auto_delete", "internal")},
+    **{f"message_stats.{name}": f"counts.{name}" for name in ("publish_in", "publish_out")},
+    **{f"message_stats.{name}_details.rate": f"rates.{name}" for name in ("publish_in", "publish_out")},
+}
+"""Columns that the broker sorts exchanges by, in RabbitMQ's words and ours."""
+
+
 async def _listed(call: Call, vhost: str | None = None) -> Any:
     """The exchanges that the caller may see, with what flows through them."""
-    table = await (await call.caller.administration()).stats_list("exchanges", ListQuery(vhost))
-    return listed(with_samples(call, "exchanges", [exchange_row(row) for row in table["items"]]), call.query)
+    return await paged(call, "exchanges", vhost, exchange_row, SORTS)
 
 
 async def list_exchanges(call: Call) -> Answer:

@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from shardmq.management.api.clients import consumers_of
+from shardmq.management.api.clients import consumers_of_queue
 from shardmq.management.web.body import flag, table, text
 from shardmq.management.web.call import Call, Row
 from shardmq.management.web.endpoint import NO_CONTENT, Answer, Endpoint, Right, put
@@ -108,7 +108,7 @@ async def get_queue(call: Call) -> Answer:
     vhost, name = call.part("vhost"), call.part("queue")
     await call.check_vhost(vhost)
     row = await (await call.caller.administration()).stats_get("queues", vhost, name)
-    consumers = await consumers_of(call, vhost, row)
+    consumers = await consumers_of_queue(call, vhost, row)
     (shown,) = with_samples(call, "queues", [queue_row(row, call.facts.node)])
     oldest = [each["oldest_unacked_ms"] for each in consumers if each.get("oldest_unacked_ms") is not None]
     shown |= {"oldest_unacked_ms": max(oldest)} if oldest else {}

@@ -9,6 +9,8 @@ errors.py          Errors in RabbitMQ's shape, and which of the broker's becomes
 listing.py         Paging, sorting, filtering, columns of lists.
 absent.py          What RabbitMQ has and this has not: 501, and why.
 paged.py           Lists that the broker pages, filters and sorts.
+long_lists.py      Lists of any length, some hundred rows at a time.
+sorting.py         Long lists in any order, in little memory.
 encoding.py        Answers as JSON.
 streaming.py       Large answers, sent piece by piece.
 """

@@ -8,6 +8,7 @@ import msgspec
 from aiohttp import web
 
 from shardmq.client.aio.channel import Channel
+from shardmq.client.api.statistics import ListQuery
 from shardmq.errors import AuthenticationFailed, NotFound, ReplyCode
 from shardmq.management.state.callers import Caller
 from shardmq.management.state.facts import Facts
@@ -98,7 +99,12 @@ class Call:
             ApiError: there is none.
         """
         await self.check_vhost(vhost)
-        found = [row for row in await self.rows(noun, vhost) if row["name"] == name]
+        if noun == "queues":  # of which there are too many to ask for all
+            asked = ListQuery(vhost, name, with_statistics=False)
+            rows: list[Row] = (await (await self.caller.administration()).stats_list(noun, asked))["items"]
+        else:
+            rows = await self.rows(noun, vhost)
+        found = [row for row in rows if row["name"] == name]
         if not found:
             raise ApiError.not_found(f"no {noun.removesuffix('s')} '{name}' in vhost '{vhost}'")
         return found[0]

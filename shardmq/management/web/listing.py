@@ -3,6 +3,7 @@
 https://www.rabbitmq.com/docs/management#http-api: without `page` the answer is the whole list.
 """
 
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -42,24 +43,45 @@ def listed(rows: list[Row], query: Mapping[str, str]) -> Any:
     Raises:
         ApiError: a parameter makes no sense, or there is no such page.
     """
+    found = NameFilter(query).keep(rows)
     if "page" not in query:
-        return [with_columns(row, query) for row in in_order(named(rows, query), query)]
+        return [with_columns(row, query) for row in in_order(found, query)]
     page, size = page_of(query)
-    found = named(rows, query)
+    start, end = window(page, size, len(found))
+    items = in_order(found, query)[start:end]
+    return envelope([with_columns(row, query) for row in items], page, size, len(found), len(rows))
+
+
+def window(page: int, size: int, found: int) -> tuple[int, int]:
+    """The places of the first row of a page, and behind its last one.
+
+    Raises:
+        ApiError: there is no such page.
+    """
     first = (page - 1) * size
-    if first > len(found):
-        raise ApiError(
-            400, "page_out_of_range", f"Page out of range, page: {page} page size: {size}, len: {len(found)}"
-        )
-    items = in_order(found, query)[first : first + size]
+    if first > found:
+        raise ApiError(400, "page_out_of_range", f"Page out of range, page: {page} page size: {size}, len: {found}")
+    return first, first + size
+
+
+def envelope(items: list[Any], page: int, size: int, found: int, total: int) -> Row:
+    """A page as RabbitMQ sends it.
+
+    Args:
+        items: its rows.
+        page: its number.
+        size: rows of a page.
+        found: rows on all pages.
+        total: rows without the filter by name.
+    """
     return {
-        "filtered_count": len(found),
+        "filtered_count": found,
         "item_count": len(items),
-        "items": [with_columns(row, query) for row in items],
+        "items": items,
         "page": page,
-        "page_count": -(-len(found) // size) or 1,
+        "page_count": -(-found // size) or 1,
         "page_size": size,
-        "total_count": len(rows),
+        "total_count": total,
     }
 
 
@@ -75,22 +97,48 @@ def page_of(query: Mapping[str, str]) -> tuple[int, int]:
     return page, size
 
 
-def named(rows: list[Row], query: Mapping[str, str]) -> list[Row]:
-    """The rows with the name that was asked for: a part of it in any case, or a regular expression."""
-    name = query.get("name", "")
-    if not name:
-        return rows
-    if query.get("use_regex", "").lower() != "true":
-        part = name.lower()
-        return [row for row in rows if part in str(row.get("name", "")).lower()]
-    try:
-        pattern = regex.compile(name, regex.IGNORECASE)
-        left = MATCH_SECONDS / max(len(rows), 1)
-        return [row for row in rows if pattern.search(str(row.get("name", "")), timeout=max(left, 0.001))]
-    except (regex.error, RecursionError) as fault:
-        raise ApiError.bad_request(f"name is no regular expression: {fault}") from fault
-    except TimeoutError:
-        raise ApiError.bad_request("the regular expression in name takes too long; write a simpler one") from None
+class NameFilter:
+    """Keeps the rows with the name that was asked for: a part of it in any case, or a regular expression.
+
+    Args:
+        query: with `name` and `use_regex`.
+
+    Raises:
+        ApiError: it is no regular expression.
+    """
+
+    def __init__(self, query: Mapping[str, str]) -> None:
+        self._part = query.get("name", "").lower()
+        self._pattern: regex.Pattern[str] | None = None
+        self._seconds_left = MATCH_SECONDS
+        if self._part and query.get("use_regex", "").lower() == "true":
+            try:
+                self._pattern = regex.compile(query["name"], regex.IGNORECASE)
+            except (regex.error, RecursionError) as fault:
+                raise ApiError.bad_request(f"name is no regular expression: {fault}") from fault
+
+    def keep(self, rows: list[Row]) -> list[Row]:
+        """The rows that have it.
+
+        Raises:
+            ApiError: the expression takes too long, with all that it was tried on so far.
+        """
+        if not self._part:
+            return rows
+        if self._pattern is None:
+            return [row for row in rows if self._part in str(row.get("name", "")).lower()]
+        return [row for row in rows if self._matches(self._pattern, str(row.get("name", "")))]
+
+    def _matches(self, pattern: "regex.Pattern[str]", name: str) -> bool:
+        begun = time.perf_counter()
+        try:
+            found = pattern.search(name, timeout=self._seconds_left)
+        except TimeoutError:
+            found = None
+        self._seconds_left -= time.perf_counter() - begun
+        if self._seconds_left <= 0:
+            raise ApiError.bad_request("the regular expression in name takes too long; write a simpler one")
+        return found is not None
 
 
 def in_order(rows: list[Row], query: Mapping[str, str]) -> list[Row]:
@@ -100,7 +148,7 @@ def in_order(rows: list[Row], query: Mapping[str, str]) -> list[Row]:
         return rows
     path = column.split(".")
     is_reversed = query.get("sort_reverse", "").lower() == "true"
-    return sorted(rows, key=lambda row: _sortable(inside(row, path)), reverse=is_reversed)
+    return sorted(rows, key=lambda row: sortable(inside(row, path)), reverse=is_reversed)
 
 
 def inside(row: Any, path: list[str]) -> Any:
@@ -110,7 +158,7 @@ def inside(row: Any, path: list[str]) -> Any:
     return row
 
 
-def _sortable(value: Any) -> tuple[int, float, str]:
+def sortable(value: Any) -> tuple[int, float, str]:
     """A key by which values of any type have an order: none, numbers, texts."""
     if value is None:
         return 0, 0.0, ""

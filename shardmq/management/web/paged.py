@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from typing import Any, Final
 
@@ -11,11 +11,8 @@ from shardmq.errors import InvalidRequest, NotFound
 from shardmq.management.samples.spans import BadSpan, Spans, now, spans_of
 from shardmq.management.web.call import Call, Row
 from shardmq.management.web.errors import ApiError
-from shardmq.management.web.listing import listed, page_of, with_columns
-from shardmq.management.web.streaming import json_list
-
-ROWS_AT_ONCE: Final = 200
-"""Of a list without pages; a queue in RabbitMQ's words takes some 10 KB."""
+from shardmq.management.web.listing import page_of, with_columns
+from shardmq.management.web.long_lists import ROWS_AT_ONCE, Pieces, in_pieces, long_list
 
 COUNTS: Final = ("publish", "deliver", "deliver_no_ack", "get", "get_no_ack", "get_empty", "ack", "redeliver")
 """What queues and connections count of messages, in RabbitMQ's words and ours."""
@@ -66,11 +63,14 @@ def with_samples(call: Call, noun: str, rows: list[Row]) -> list[Row]:
     return rows
 
 
-async def _all_queues(call: Call, query: ListQuery, show: Callable[[Row], Row]) -> Any:
+async def _all_queues(call: Call, query: ListQuery, show: Callable[[Row], Row]) -> Pieces:
     """All queues, of which some hundred are in memory at a time.
 
     The broker lists them page by page. Queues that are deleted meanwhile move others to pages that were there before:
     those are asked for one by one.
+
+    Raises:
+        ApiError: the filter by name makes no sense.
     """
     connection = await call.caller.administration()
 
@@ -78,34 +78,38 @@ async def _all_queues(call: Call, query: ListQuery, show: Callable[[Row], Row]) 
         return await connection.stats_list("queues", dataclasses.replace(query, page=number))
 
     def shown(rows: list[Row]) -> list[Row]:
-        found = with_samples(call, "queues", [show(row) for row in rows if row.get("vhost", "-")])
-        return [with_columns(row, call.query) for row in found]
+        return with_samples(call, "queues", [show(row) for row in rows if row.get("vhost", "-")])
 
-    first = await page(1)
-    if first["page_count"] == 1:
-        return shown(first["items"])
-    names = await connection.stats_list(
-        "queues", ListQuery(query.vhost, columns=["vhost", "name"], with_statistics=False)
-    )
-    left = {(row["vhost"], row["name"]) for row in names.pop("items")}
+    with refusals():
+        table = await page(1)
+        if table["page_count"] == 1:
+            yield shown(table["items"])
+            return
+        names = dataclasses.replace(query, columns=["vhost", "name"], with_statistics=False)
+        left = {(row["vhost"], row["name"]) for row in (await connection.stats_list("queues", names)).pop("items")}
+    for number in count(2):
+        rows = [row for row in table["items"] if (row["vhost"], row["name"]) in left]
+        left.difference_update([(row["vhost"], row["name"]) for row in rows])
+        yield shown(rows)
+        if number > table["page_count"]:
+            break
+        try:
+            table = await page(number)
+        except InvalidRequest:
+            break  # so many were deleted meanwhile
+    for vhost, name in sorted(left):
+        with contextlib.suppress(NotFound):
+            yield shown([await connection.stats_get("queues", vhost, name)])
 
-    async def pages() -> AsyncIterator[list[Row]]:
-        table = first
-        for number in count(2):
-            rows = [row for row in table["items"] if (row["vhost"], row["name"]) in left]
-            left.difference_update([(row["vhost"], row["name"]) for row in rows])
-            yield shown(rows)
-            if number > table["page_count"]:
-                break
-            try:
-                table = await page(number)
-            except InvalidRequest:
-                break  # so many were deleted meanwhile
-        for vhost, name in sorted(left):
-            with contextlib.suppress(NotFound):
-                yield shown([await connection.stats_get("queues", vhost, name)])
 
-    return json_list(pages())
+@contextlib.contextmanager
+def refusals() -> Iterator[None]:
+    """Has what the broker refuses of a list be told in RabbitMQ's words."""
+    try:
+        yield
+    except InvalidRequest as fault:
+        error = "page_out_of_range" if "out of range" in fault.text else "bad_request"
+        raise ApiError(400, error, fault.text) from fault
 
 
 async def paged(call: Call, noun: str, vhost: str | None, show: Callable[[Row], Row], sorts: Mapping[str, str]) -> Any:
@@ -121,16 +125,10 @@ async def paged(call: Call, noun: str, vhost: str | None, show: Callable[[Row], 
     Raises:
         ApiError: a parameter makes no sense, or there is no such page.
     """
-    connection = await call.caller.administration()
     has_statistics = not call.has_flag("disable_stats") or call.has_flag("enable_queue_totals")
     sort = sorts.get(call.query.get("sort", ""))
-    if noun == "queues" and not call.query.keys() & {"page", "sort", "name"}:
-        return await _all_queues(call, ListQuery(vhost, page_size=ROWS_AT_ONCE, with_statistics=has_statistics), show)
     if "page" not in call.query or sort is None:
-        everything = ListQuery(vhost, with_statistics=has_statistics)
-        table = await connection.stats_list(noun, everything)
-        rows = [show(row) for row in table["items"] if row.get("vhost", "-")]
-        return listed(with_samples(call, noun, rows), call.query)
+        return await _long(call, noun, ListQuery(vhost, with_statistics=has_statistics), show)
     page, size = page_of(call.query)
     query = ListQuery(
         vhost,
@@ -142,12 +140,23 @@ async def paged(call: Call, noun: str, vhost: str | None, show: Callable[[Row], 
         size,
         with_statistics=has_statistics,
     )
-    try:
-        table = await connection.stats_list(noun, query)
-    except InvalidRequest as fault:
-        error = "page_out_of_range" if "out of range" in fault.text else "bad_request"
-        raise ApiError(400, error, fault.text) from fault
+    with refusals():
+        table = await (await call.caller.administration()).stats_list(noun, query)
     rows = with_samples(call, noun, [show(row) for row in table["items"] if row.get("vhost", "-")])
     table["items"] = [with_columns(row, call.query) for row in rows]
     table["item_count"] = len(table["items"])
     return table
+
+
+async def _long(call: Call, noun: str, everything: ListQuery, show: Callable[[Row], Row]) -> Any:
+    """A list that the broker does not cut or sort as it was asked for."""
+    if noun == "queues":
+        return await long_list(
+            _all_queues(call, dataclasses.replace(everything, page_size=ROWS_AT_ONCE), show), call.query
+        )
+    table = await (await call.caller.administration()).stats_list(noun, everything)
+
+    def shown(rows: list[Row]) -> list[Row]:
+        return with_samples(call, noun, [show(row) for row in rows if row.get("vhost", "-")])
+
+    return await long_list(in_pieces(table.pop("items"), shown), call.query)

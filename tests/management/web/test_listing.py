@@ -1,11 +1,17 @@
 """Paging, sorting, filtering and columns."""
 
+import json
+import os
+import time
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shardmq.management.web.errors import ApiError
-from shardmq.management.web.listing import listed
+from shardmq.management.web.listing import MATCH_SECONDS, NameFilter, in_order, listed
+from shardmq.management.web.sorting import SortedRuns
 
 ROWS: list[dict[str, Any]] = [
     {"name": f"queue-{number}", "messages": (number * 7) % 10, "message_stats": {"publish": number}}
@@ -64,3 +70,37 @@ def test_parameters_without_a_meaning_are_refused(query: dict[str, str]) -> None
     with pytest.raises(ApiError) as refused:
         listed(rows, query)
     assert refused.value.status == 400
+
+
+def test_an_expression_that_takes_long_is_given_up_after_all_names_together() -> None:
+    names = NameFilter({"name": "(a|aa)+$", "use_regex": "true"})
+    rows = [{"name": "a" * 24 + "!"}]  # some 10 ms, 10,000 times
+    begun = time.process_time()
+    with pytest.raises(ApiError, match="takes too long"):
+        names.keep(rows * 10_000)
+    assert time.process_time() - begun < 2 * MATCH_SECONDS
+
+
+@given(
+    st.lists(st.one_of(st.none(), st.integers(-3, 3), st.floats(allow_nan=False), st.text(max_size=2)), max_size=60),
+    st.integers(1, 7),
+    st.booleans(),
+)
+def test_rows_sorted_in_runs_are_in_the_order_that_sorting_all_gives(
+    values: list[Any], size: int, is_reversed: bool
+) -> None:
+    rows = [{"at": {"value": value}, "number": number} for number, value in enumerate(values)]
+    query = {"sort": "at.value", "sort_reverse": str(is_reversed), "columns": "number"}
+    runs = SortedRuns(query)
+    for start in range(0, len(rows), size):
+        runs.add(rows[start : start + size])
+    expected = [{"number": row["number"]} for row in in_order(rows, query)]
+    assert [json.loads(row) for row in runs.merged()] == expected
+    assert [json.loads(row) for row in runs.merged(2, 5)] == expected[2:5]
+
+
+def test_runs_that_do_not_fit_one_look_are_read_whole() -> None:
+    texts = [f"{number:05}" + os.urandom(700).hex() for number in range(300)]
+    runs = SortedRuns({"sort": "text"})
+    runs.add([{"text": text} for text in reversed(texts)])
+    assert [json.loads(row)["text"] for row in runs.merged()] == texts
