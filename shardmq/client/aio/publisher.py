@@ -138,12 +138,13 @@ class Publisher:
             ChannelError, ConnectionFault: the channel or the connection is closed.
         """
         collecting = self._collecting
-        filling = collecting.filling
-        head = None
+        filling, head = collecting.filling, None
         if mandatory or delay_ms or self._producer or sequence is not None:
             filling = self._special(exchange, routing_key, properties, mandatory, delay_ms, sequence)
-        elif filling.plain is not properties or filling.routing_key != routing_key or filling.exchange != exchange:
-            filling, head = self._turn_to(exchange, routing_key, properties, NO_EXTRAS)
+        else:
+            is_its = filling.routing_key == routing_key and filling.exchange == exchange and not filling.is_keyed
+            if not is_its or (filling.plain is not properties and (head := filling.heads.get(id(properties))) is None):
+                filling, head = self._turn_to(exchange, routing_key, properties, NO_EXTRAS)
         if type(body) is not bytes or len(body) > filling.body_max:
             filling.check(body)
         count = collecting.aside + len(filling.bodies) + 1

@@ -302,9 +302,12 @@ class Batch:
     def bodies(self) -> list[bytes]:
         """Their bodies, in order."""
         if self._bodies is None:
-            frame = self._delivery.frame
-            unpack = keyed_records.unpack if frame.flags & KEYED else records.unpack
-            self._bodies = [record.body for record in unpack(frame.records, frame.count)]
+            packed, count = self._delivery.frame.records, self._delivery.frame.count
+            if self._delivery.frame.flags & KEYED:
+                self._bodies = [record.body for record in keyed_records.unpack(packed, count)]
+            else:
+                apart = records.unpack_bodies(packed, count) or records.unpack_apart(packed, count)
+                self._bodies = [body for _, body in apart]
         return self._bodies
 
     @property

@@ -22,6 +22,9 @@ BATCH_BYTES: Final = 64 << 10
 MANY_BYTES: Final = 256 << 10
 """`publish_many` makes batches of about this many bytes at most; the larger of two messages always fits."""
 
+MIXED_BYTES: Final = PROPERTIES_BYTES_MAX
+"""What single publishes with properties or keys of their own make batches of at most: a gateway checks them at once."""
+
 _LEAST_BESIDE: Final = len(records.pack(None, b"")) - 1
 """What a record with an empty body has beside its properties."""
 

@@ -133,8 +133,7 @@ class Publisher:
             ChannelError, ConnectionFault: the channel or the connection is closed.
         """
         collecting = self._collecting
-        filling = collecting.filling
-        head = None
+        filling, head = collecting.filling, None
         if mandatory or delay_ms or sequence is not None:
             if sequence is not None:
                 self._publish_numbered(exchange, routing_key, body, properties, mandatory, delay_ms, sequence)
@@ -142,17 +141,18 @@ class Publisher:
             extras = PublishOptions(mandatory, delay_ms)
             if not filling.is_like(exchange, routing_key, properties, extras):
                 filling, _ = self._turn_to(exchange, routing_key, properties, extras)
-        elif filling.plain is not properties or filling.routing_key != routing_key or filling.exchange != exchange:
-            filling, head = self._turn_to(exchange, routing_key, properties, NO_EXTRAS)
+        else:
+            is_its = filling.routing_key == routing_key and filling.exchange == exchange and not filling.is_keyed
+            if not is_its or (filling.plain is not properties and (head := filling.heads.get(id(properties))) is None):
+                filling, head = self._turn_to(exchange, routing_key, properties, NO_EXTRAS)
         if type(body) is not bytes or len(body) > filling.body_max:
             filling.check(body)
-        bodies = filling.bodies
-        count = collecting.aside + len(bodies) + 1
+        count = collecting.aside + len(filling.bodies) + 1
         if self._sent.unconfirmed + count > collecting.window:
             self._wait_for_window()
         if self._is_closed or self._channel.fault is not None:
             self._check()
-        bodies.append(body if head is None else (head, body, routing_key) if filling.is_keyed else (head, body))
+        filling.bodies.append(body if head is None else (head, body, routing_key) if filling.is_keyed else (head, body))
         filling.size += len(body)
         if filling is not collecting.filling:
             with self._lock:

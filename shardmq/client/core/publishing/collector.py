@@ -26,6 +26,11 @@ QUEUE_RECORDS: Final = 16
 """Of messages to many queues, about so many are collected for each before they are sent: a batch of one costs the
 broker 15 µs, one of eight 20. (100 queues, all processes together: 11 µs of processor a message with 8, 7 with 16.)"""
 
+MIXED_BATCHES: Final = 2
+"""Where properties or keys alternate, so many times as much is collected: the broker takes a batch apart, by priority
+or by partition, and each part of it costs as much as a small batch. (11 priorities: 3.8 µs of processor a message in
+all processes with 500 messages, 3.2 with 1,000.)"""
+
 SENT_BATCHES_MAX: Final = 20
 """What is collected for many queues is sent when it has as many messages, or bytes, as so many batches may have: half
 the default window of 1,000 queues, so that one half is collected while the other is stored."""
@@ -210,7 +215,8 @@ class BatchCollector:
 
     def _set_limits(self) -> None:
         """Let batches of many queues grow together: of as many as one may have."""
-        batches = min(max(len(self._growing) * QUEUE_RECORDS // BATCH_RECORDS, 1), SENT_BATCHES_MAX)
+        least = MIXED_BATCHES if isinstance(self.filling, MixedBuilder) else 1
+        batches = min(max(len(self._growing) * QUEUE_RECORDS // BATCH_RECORDS, least), SENT_BATCHES_MAX)
         self.records_max, self.bytes_max = batches * BATCH_RECORDS, batches * BATCH_BYTES
 
     def sweep(self, old: BatchBuilder) -> list[PublishBatch]:

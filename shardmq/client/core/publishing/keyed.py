@@ -4,7 +4,7 @@ from typing import Final, cast
 
 from msgspec import Raw
 
-from shardmq.client.core.batching import MANY_BYTES, NO_EXTRAS, PublishBatch, PublishOptions, flags_of
+from shardmq.client.core.batching import MIXED_BYTES, NO_EXTRAS, PublishBatch, PublishOptions, flags_of
 from shardmq.client.core.publishing.builder import BatchBuilder, Content
 from shardmq.client.core.publishing.mixed import MixedBuilder
 from shardmq.client.core.validation import check_names
@@ -96,7 +96,7 @@ class KeyedBuilder(MixedBuilder):
     def parts(self, bodies: list[Content]) -> list[list[Content]]:
         """Cut bodies into batches."""
         waiting = cast("list[KeyedContent]", bodies)
-        if len(bodies) == 1 or sum([len(head) + len(body) + len(key) for head, body, key in waiting]) <= MANY_BYTES:
+        if len(bodies) == 1 or sum([len(head) + len(body) + len(key) for head, body, key in waiting]) <= MIXED_BYTES:
             return [bodies]
         middle = len(bodies) // 2
         return [*self.parts(bodies[:middle]), *self.parts(bodies[middle:])]

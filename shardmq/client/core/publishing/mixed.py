@@ -4,7 +4,7 @@ from typing import Final, cast
 
 from msgspec import Raw
 
-from shardmq.client.core.batching import MANY_BYTES, NO_EXTRAS, PublishOptions, bytes_beside, flags_of, numbering_of
+from shardmq.client.core.batching import MIXED_BYTES, NO_EXTRAS, PublishOptions, bytes_beside, flags_of, numbering_of
 from shardmq.client.core.publishing.builder import BatchBuilder, Content
 from shardmq.message import record as records
 from shardmq.message.properties import Properties
@@ -78,7 +78,7 @@ class MixedBuilder(BatchBuilder):
 
     def parts(self, bodies: list[Content]) -> list[list[Content]]:
         """Cut bodies into batches."""
-        if len(bodies) == 1 or sum([len(head) + len(body) for head, body in _pairs(bodies)]) <= MANY_BYTES:
+        if len(bodies) == 1 or sum([len(head) + len(body) for head, body in _pairs(bodies)]) <= MIXED_BYTES:
             return [bodies]
         middle = len(bodies) // 2
         return [*self.parts(bodies[:middle]), *self.parts(bodies[middle:])]

@@ -18,7 +18,7 @@ from shardmq.client.core.batching import (
     flags_of,
     window_of,
 )
-from shardmq.client.core.publishing.collector import BUILDERS_MAX, SENT_BATCHES_MAX, BatchCollector
+from shardmq.client.core.publishing.collector import BUILDERS_MAX, MIXED_BATCHES, SENT_BATCHES_MAX, BatchCollector
 from shardmq.errors import ContentTooLarge, InvalidRequest
 from shardmq.message import record as records
 from shardmq.message.properties import Properties
@@ -119,6 +119,15 @@ def test_a_queue_gets_plain_and_mandatory_messages_in_their_order() -> None:
         (PERSISTENT | MANDATORY, 2),
         (PERSISTENT, 1),
     ]
+
+
+def test_where_properties_alternate_more_is_collected_before_it_is_sent() -> None:
+    collecting = BatchCollector()
+    for number in range(MIXED_BATCHES * BATCH_RECORDS):
+        assert not collecting.is_full
+        add(collecting, ("", "q", Properties(priority=number % 2), NO_EXTRAS), b"x")
+    assert collecting.is_full
+    assert [batch[3] for batch in collecting.take()] == [MIXED_BATCHES * BATCH_RECORDS]
 
 
 def test_of_many_queues_more_is_collected_before_it_is_sent() -> None:

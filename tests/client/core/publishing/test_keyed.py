@@ -3,7 +3,7 @@
 import pytest
 
 from shardmq.client.api.results import ServerProperties
-from shardmq.client.core.batching import MANY_BYTES, PublishBatch
+from shardmq.client.core.batching import MIXED_BYTES, PublishBatch
 from shardmq.client.core.publishing.collector import UNMIXED_RECORDS, BatchCollector
 from shardmq.client.core.publishing.keyed import KeyedBuilder
 from shardmq.errors import InvalidRequest
@@ -107,7 +107,7 @@ def test_other_exchanges_come_behind() -> None:
 def test_large_messages_are_cut_into_batches() -> None:
     collecting = collector()
     for number in range(5):
-        publish(collecting, f"k{number}", bytes(MANY_BYTES // 2))
+        publish(collecting, f"k{number}", bytes(MIXED_BYTES // 2))
     batches = collecting.take()
     assert len(batches) >= 3
     assert [key for key, *_ in seen(batches)] == [f"k{number}" for number in range(5)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shardmq.client.core.batching import MANY_BYTES, PublishBatch
+from shardmq.client.core.batching import MIXED_BYTES, PublishBatch
 from shardmq.client.core.publishing.collector import UNMIXED_RECORDS, BatchCollector
 from shardmq.client.core.publishing.mixed import HEADS_MAX, MixedBuilder
 from shardmq.errors import ContentTooLarge
@@ -70,10 +70,10 @@ def test_more_properties_than_are_remembered_lose_nothing() -> None:
 def test_large_messages_are_cut_into_several_batches() -> None:
     collecting = mixed()
     for number in range(6):
-        publish(collecting, URGENT if number % 2 else IDLE, bytes(MANY_BYTES * 2 // 3))
+        publish(collecting, URGENT if number % 2 else IDLE, bytes(MIXED_BYTES * 2 // 3))
     batches = collecting.take()
     assert sum(batch[3] for batch in batches) == 8
-    assert all(len(batch[4]) <= MANY_BYTES for batch in batches)
+    assert all(len(batch[4]) <= MIXED_BYTES for batch in batches)
     assert [record.properties for record in records_of(batches)] == [URGENT, IDLE] + 3 * [IDLE, URGENT]
 
 
