@@ -29,7 +29,7 @@ from shardmq.bus.messages.membership import GroupAssignment, GroupEnded, ReportM
 from shardmq.bus.messages.stores import BeginBackup, LookBackup
 from shardmq.errors import NotFound, RequestError, Unavailable, request_error
 from shardmq.limits import DECLARE_SECONDS
-from shardmq.topology.changes import ShovelsReported, TransactionBegun, TransactionEnded
+from shardmq.topology.changes import ParameterProgressed, ShovelsReported, TransactionBegun, TransactionEnded
 from shardmq.topology.commands import (
     Command,
     DeleteExchange,
@@ -51,7 +51,7 @@ Lists = Callable[[str, dict[str, Any] | None], list[dict[str, Any]]]
 REMOVALS: Final = (DeleteQueue, DeleteExchange, DeleteVhost, DeleteUser)
 """Commands whose second execution finds nothing to delete."""
 
-PASSING: Final = (TransactionBegun, TransactionEnded, ShovelsReported)
+PASSING: Final = (TransactionBegun, TransactionEnded, ParameterProgressed, ShovelsReported)
 """Changes that no route and no permission depends on, so that cached routes stay."""
 
 ADMIT_SECONDS: Final = 5.0

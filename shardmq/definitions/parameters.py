@@ -16,7 +16,7 @@ NO_STATE: Final = {"state": "starting", "moved": 0, "error": "", "since": 0.0}
 
 def parameter_row(parameter: Parameter) -> Row:
     """The row of a parameter, whose value may have passwords in it."""
-    return {**exported_parameter(parameter), "generation": parameter.generation}
+    return {**exported_parameter(parameter), "generation": parameter.generation, "progress": parameter.progress}
 
 
 def exported_parameter(parameter: Parameter) -> Row:

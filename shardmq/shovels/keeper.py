@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from shardmq.client.aio.connection import Connection, connect
-from shardmq.errors import InvalidRequest, ShardmqError
+from shardmq.errors import ConnectionLost, InvalidRequest, ShardmqError
 from shardmq.shovels.shovel import Shovel
 from shardmq.topology.parameters.shovel import SHOVEL, read_shovel
 
@@ -42,24 +42,46 @@ class Keeper:
         self._reported: list[dict[str, Any]] | None = None
         self._report_at = self._repeat_at = 0.0
         self._fault = ""
+        self._connection: Connection | None = None
+        self._storing = asyncio.Lock()
+        self._wanted = self._stored = 0
 
     async def run(self) -> None:
         """Run shovels for ever; a task of its own. They go on while the broker does not answer."""
         while True:
             try:
                 connection = await connect(self._url, TIMEOUT_SECONDS, recovery=None, administrative=True)
+                self._connection = connection
                 try:
                     while True:
                         await self._look(connection)
                         self._fault = ""
                         await asyncio.sleep(LOOK_SECONDS)
                 finally:
+                    self._connection = None
                     await connection.close()
             except ShardmqError as fault:
                 if fault.text != self._fault:
                     _log.warning("the broker's shovels cannot be read, or their states reported: %s", fault.text)
                 self._fault = fault.text
             await asyncio.sleep(RETRY_SECONDS)
+
+    async def store(self) -> None:
+        """Have the broker store how far the shovels are: one report for all that ask for it meanwhile.
+
+        Raises:
+            ShardmqError: the broker does not answer.
+        """
+        self._wanted += 1
+        wanted = self._wanted
+        async with self._storing:
+            if self._stored >= wanted:
+                return
+            if self._connection is None:
+                raise ConnectionLost("the connection to this broker is lost")
+            stored = self._wanted
+            await self._connection.shovels_report([shovel.state for shovel in self._shovels.values()])
+            self._stored = stored
 
     async def close(self) -> None:
         """End all shovels."""
@@ -100,7 +122,7 @@ class Keeper:
             self._unreadable[place] = row["generation"]
             _log.warning("shovel '%s' in vhost '%s' cannot be started: %s", row["name"], row["vhost"], fault.text)
         else:
-            self._shovels[place] = Shovel(row, settings, self._here)
+            self._shovels[place] = Shovel(row, settings, self._here, self.store)
 
     async def _report(self, connection: Connection) -> None:
         now = time.monotonic()

@@ -22,7 +22,7 @@ from shardmq.errors import ConnectionLost, NotFound, PreconditionFailed
 from shardmq.limits import NAME_BYTES_MAX, RESERVATION_MS
 from shardmq.shovels.message import Labels, ShovelMessage
 from shardmq.shovels.native import declare_queue, open_channel
-from shardmq.shovels.transfer import Progress
+from shardmq.shovels.transfer import Progress, Store
 from shardmq.topology.entities import SHOVEL_TRANSACTIONS
 from shardmq.topology.parameters.shovel import ShovelSettings, local_vhost
 
@@ -93,8 +93,16 @@ class LocalTransfer:
         self._is_holding = False
 
     @classmethod
-    async def open(cls, here: Callable[[str], str], settings: ShovelSettings, reservation: str) -> Self:
+    async def open(
+        cls, here: Callable[[str], str], settings: ShovelSettings, reservation: str, progress: Progress
+    ) -> Self:
         """Connect, and declare what is missing.
+
+        Args:
+            here: returns the URL of this broker for a virtual host.
+            settings: of the shovel.
+            reservation: its name at the source.
+            progress: of the shovel; what was under way is counted where it was moved.
 
         Raises:
             ShardmqError: the broker cannot be reached, or there is no such thing.
@@ -108,29 +116,46 @@ class LocalTransfer:
             raise
         transfer = cls(source, destination, settings, reservation)
         try:
-            await transfer._declare()
+            await transfer._declare(progress)
         except BaseException:
             await transfer.close()
             raise
         return transfer
 
-    async def _declare(self) -> None:
+    async def _declare(self, progress: Progress) -> None:
         end = self._settings.destination
         if end.queue is not None:
             await declare_queue(self._destination, end)
         elif end.exchange:
             await self._destination.exchange_declare(end.exchange, passive=True)
+        await declare_queue(self._source, self._settings.source)
         held = await self._held()
-        if held is None:
+        if held and not progress.has_begun and self._settings.delete_after != "never":
+            await self._let_go()  # an earlier shovel of this name has begun to move it, and this one counts anew
+            held = []
+        elif held is None:
             await self._release()
+        await self._look_up_batch(progress, held or [])
         self.ready = await declare_queue(self._source, self._settings.source) + len(held or [])
 
-    async def move(self, labels: Labels, progress: Progress) -> None:
+    async def _look_up_batch(self, progress: Progress, held: list[Message]) -> None:
+        """Count the batch that was under way when something was lost, if it was moved."""
+        if not progress.batch or (held and _name(self._queue, held) == progress.batch):
+            return  # it is what is held, and counts when it is moved
+        transaction = await self._destination.transaction(progress.batch, timeout_ms=TRANSACTION_MS)
+        if transaction.is_committed:
+            progress.count_batch()
+        else:
+            await transaction.abort()
+            progress.drop_batch()
+
+    async def move(self, labels: Labels, progress: Progress, store: Store) -> None:
         """Move messages, until there were as many as the settings say, or for ever.
 
         Args:
             labels: writes into each message.
             progress: of the shovel, which has begun.
+            store: has it be stored: before each commit, so that whoever goes on knows whether it is counted already.
 
         Raises:
             ShardmqError: the broker does not answer, or does not take a message; or (540) the source is a stream, of
@@ -139,7 +164,7 @@ class LocalTransfer:
         pause = PAUSE_SECONDS
         while progress.left is None or progress.left > 0:
             most = self._most if progress.left is None else min(self._most, progress.left)
-            moved = await self._move_some(labels, most)
+            moved = await self._move_some(labels, most, progress, store)
             progress.count(moved)
             if moved >= most:
                 pause = PAUSE_SECONDS
@@ -148,7 +173,7 @@ class LocalTransfer:
             pause = PAUSE_SECONDS if moved else min(1.5 * pause, PAUSE_SECONDS_MAX)
             await asyncio.sleep(pause)
 
-    async def _move_some(self, labels: Labels, most: int) -> int:
+    async def _move_some(self, labels: Labels, most: int, progress: Progress, store: Store) -> int:
         """Move what is reserved, or is ready and can be; returns how many messages."""
         queue = self._queue
         self._is_holding = True  # also where nobody waits for the answer any more
@@ -160,9 +185,13 @@ class LocalTransfer:
             await self._release()
             self._most = max(1, most // 4)
             return 0
-        transaction = await self._destination.transaction(_name(queue, batch), timeout_ms=TRANSACTION_MS)
+        name = _name(queue, batch)
+        transaction = await self._destination.transaction(name, timeout_ms=TRANSACTION_MS)
         for message in batch if not transaction.is_committed else ():
             await self._publish(transaction, labels, message)
+        if progress.left is not None and progress.batch != name:
+            progress.plan_batch(name, len(batch))
+            await store()
         is_there = await transaction.commit()
         await self._acknowledge(batch)
         while not is_there:  # a queue that is full takes its part when it has room

@@ -13,7 +13,7 @@ from shardmq.shovels.ends import Destination, Source
 from shardmq.shovels.local import LocalTransfer, is_local, reservation_of
 from shardmq.shovels.message import Labels
 from shardmq.shovels.native import NativeDestination, NativeSource
-from shardmq.shovels.transfer import Progress, move
+from shardmq.shovels.transfer import Progress, Store, move
 from shardmq.topology.parameters.shovel import ShovelEnd, ShovelSettings, local_vhost, scrubbed
 
 CLOSE_SECONDS: Final = 5.0
@@ -35,13 +35,14 @@ class Shovel:
         row: its parameter, as the broker lists it.
         settings: what that says.
         here: returns the URL of this broker for a virtual host.
+        store: has the broker store how far its shovels are.
 
     Attributes:
         generation: of the parameter.
         is_done: whether it has moved all that it was to move.
     """
 
-    def __init__(self, row: dict[str, Any], settings: ShovelSettings, here: Callable[[str], str]) -> None:
+    def __init__(self, row: dict[str, Any], settings: ShovelSettings, here: Callable[[str], str], store: Store) -> None:
         self.vhost: str = row["vhost"]
         self.name: str = row["name"]
         self.generation: int = row["generation"]
@@ -51,7 +52,8 @@ class Shovel:
         self._is_local = is_local(settings)
         self._state = "starting"
         self._error = ""
-        self._progress = Progress()
+        self._store = store
+        self._progress = Progress(row["progress"])
         self._since = time.time()
         self._turns: dict[str, int] = {}
         self._task = asyncio.create_task(self._run())
@@ -67,6 +69,7 @@ class Shovel:
             "moved": self._progress.moved,
             "error": self._error,
             "since": round(self._since, 3),
+            "progress": self._progress.stored,
         }
 
     def check(self) -> None:
@@ -114,10 +117,11 @@ class Shovel:
 
     async def _move_here(self) -> None:
         """Move inside this broker, each message once."""
-        transfer = await LocalTransfer.open(self._here, self._settings, reservation_of(self.vhost, self.name))
+        reservation = reservation_of(self.vhost, self.name)
+        transfer = await LocalTransfer.open(self._here, self._settings, reservation, self._progress)
         try:
-            labels = self._begin(transfer)
-            await _while_there(transfer, transfer.move(labels, self._progress))
+            labels = await self._begin(transfer)
+            await _while_there(transfer, transfer.move(labels, self._progress, self._store))
         finally:
             await _close(transfer)
 
@@ -128,18 +132,26 @@ class Shovel:
         try:
             destination = await self._destination(self._settings)
             source = await self._source(self._settings)
-            labels = self._begin(source)
-            await _while_there(destination, move(source, destination, self._settings, labels, self._progress))
+            labels = await self._begin(source)
+            work = move(source, destination, self._settings, labels, self._progress, self._store)
+            await _while_there(destination, work)
         finally:
             for end in (source, destination):
                 if end is not None:
                     await _close(end)
 
-    def _begin(self, source: Source | LocalTransfer) -> Labels:
-        """Note that all that it takes is open."""
+    async def _begin(self, source: Source | LocalTransfer) -> Labels:
+        """Note that all that it takes is open.
+
+        Raises:
+            ShardmqError: the broker does not store how many messages there are to move.
+        """
         self._turn("running")
         _log.info("shovel '%s' in vhost '%s' is running", self.name, self.vhost)
+        is_new = not self._progress.has_begun
         self._progress.begin(source.ready, self._settings)
+        if is_new and self._progress.left is not None:
+            await self._store()
         return Labels(self.name, self.vhost, self._settings)
 
     async def _source(self, settings: ShovelSettings) -> Source:

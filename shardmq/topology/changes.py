@@ -194,6 +194,12 @@ class ParameterRemoved(_Change, tag=24, frozen=True):
     name: str
 
 
+class ParameterProgressed(_Change, tag=26, frozen=True):
+    """The component of a parameter has come further; nothing else of it has changed."""
+
+    parameter: Parameter
+
+
 class ShovelsReported(_Change, tag=25, frozen=True):
     """The states of all shovels, as their process last reported them. It is not stored."""
 
@@ -226,6 +232,7 @@ Change = (
     | TracingSet
     | ParameterPut
     | ParameterRemoved
+    | ParameterProgressed
     | ShovelsReported
 )
 """Any change."""

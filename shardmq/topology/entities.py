@@ -222,6 +222,7 @@ class Parameter(msgspec.Struct, frozen=True, array_like=True):
         value: as it was set; it may have passwords in it.
         generation: never given to another parameter of that name: a higher one means that it was set again, or that the
             component is to begin anew.
+        progress: how far the component is, as it last told; nothing where it begins, or need not tell.
     """
 
     vhost: str
@@ -229,6 +230,7 @@ class Parameter(msgspec.Struct, frozen=True, array_like=True):
     name: str
     value: dict[str, Any]
     generation: int = 1
+    progress: dict[str, Any] = {}
 
 
 class OpenTransaction(msgspec.Struct, frozen=True, array_like=True):

@@ -369,6 +369,7 @@ _APPLY: Final[dict[type[Any], Callable[[Topology, Any], None]]] = {
     kinds.PolicyRemoved: Topology._remove_policy,
     kinds.TopicPermissionPut: Topology._put_topic_permission,
     kinds.TopicPermissionRemoved: Topology._remove_topic_permission,
+    kinds.ParameterProgressed: lambda topology, change: topology.parameters.put(change),
     kinds.ParameterPut: lambda topology, change: topology.parameters.put(change),
     kinds.ParameterRemoved: lambda topology, change: topology.parameters.remove(change),
     kinds.ShovelsReported: lambda topology, change: topology.parameters.report(change),

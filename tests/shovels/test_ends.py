@@ -132,8 +132,8 @@ def test_only_what_is_confirmed_waits_for_a_destination_that_stands_still(
         connection.parameter_delete("/", "shovel", mode)
 
 
-def test_a_lost_end_does_not_begin_the_count_anew(
-    there: Broker, connection: shardmq.Connection, channel: shardmq.Channel, remote: shardmq.Connection
+def test_neither_a_lost_end_nor_a_lost_process_begins_the_count_anew(
+    here: Broker, there: Broker, connection: shardmq.Connection, channel: shardmq.Channel, remote: shardmq.Connection
 ) -> None:
     fill(channel, "counted", [b"%d" % number for number in range(3)])
     put(connection, "six", "counted", "far", dest_uri=plain(there), src_delete_after=6)
@@ -141,7 +141,10 @@ def test_a_lost_end_does_not_begin_the_count_anew(
     os.kill(there.pids["gateway-0"], signal.SIGKILL)
     until(lambda: shovel(connection, "six").get("error"), "it has lost its end")
     assert shovel(connection, "six")["moved"] == 3
-    fill(channel, "counted", [b"%d" % number for number in range(3, 8)])
+    fill(channel, "counted", [b"3", b"4"])
+    until(lambda: shovel(connection, "six").get("moved") == 5, "five are moved")
+    os.kill([notice.pid for notice in here.notices if notice.process == "shovels" and notice.pid][-1] or 0, 9)
+    fill(channel, "counted", [b"5", b"6", b"7"])
     until(lambda: not shovel(connection, "six"), "six are moved")
     assert [message.body for message in taken(channel, "counted")] == [b"6", b"7"]
     until(lambda: ready(remote, "far") == 6, "no more than these are there")

@@ -56,6 +56,21 @@ def test_each_message_arrives_once_whatever_is_killed(
     connection.parameter_delete("/", "shovel", "once")
 
 
+def test_as_many_move_as_were_to_move_whatever_is_killed(
+    here: Broker, connection: shardmq.Connection, channel: shardmq.Channel
+) -> None:
+    fill(channel, "many", [b"%d" % number for number in range(2400)])
+    put(connection, "some", "many", "few", src_prefetch_count=50, src_delete_after=1789)
+    for kill in ("shovels", "gateway-0", "coordinator", "shovels"):
+        before = until(lambda: left(connection, "many"), f"there is something left before {kill} is killed")
+        until(lambda before=before: (left(connection, "many") or before) < before - 200, "it moves")
+        assert shovel(connection, "some"), "the kills come while it moves"
+        os.kill(pid_of(here, kill), signal.SIGKILL)
+    until(lambda: not shovel(connection, "some"), "all that was to move is moved")
+    assert (left(connection, "many"), ready(connection, "few")) == (2400 - 1789, 1789)
+    assert set(arrived(connection, "few")) == {b"%d" % number for number in range(1789)}
+
+
 def test_a_shovel_that_is_deleted_leaves_nothing_reserved(
     connection: shardmq.Connection, channel: shardmq.Channel
 ) -> None:

@@ -1,14 +1,15 @@
 """What commands on parameters of components change, or why they are refused."""
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
+from msgspec import structs
 
 from shardmq.errors import InvalidRequest, NotAllowed, NotFound
-from shardmq.topology.changes import Change, ParameterPut, ParameterRemoved, ShovelsReported
+from shardmq.topology.changes import Change, ParameterProgressed, ParameterPut, ParameterRemoved, ShovelsReported
 from shardmq.topology.commands import DeleteParameter, PutParameter, ReportShovels
 from shardmq.topology.entities import Parameter, check_name
-from shardmq.topology.parameters.shovel import SHOVEL, read_shovel
+from shardmq.topology.parameters.shovel import SHOVEL, ShovelProgress, read_shovel
 from shardmq.topology.topology import Topology
 
 PARAMETERS_MAX: Final = 1000
@@ -53,8 +54,25 @@ def delete_parameter(topology: Topology, command: DeleteParameter) -> list[Chang
 
 
 def report_shovels(topology: Topology, command: ReportShovels) -> list[Change]:
-    """Tell everybody the states of shovels; nothing of it is kept on disk."""
-    return [ShovelsReported(command.rows)] if command.rows != topology.parameters.shovels else []
+    """Tell everybody the states of shovels. Of that, how far they are is kept on disk, where they end after some."""
+    changes: list[Change] = [ShovelsReported(command.rows)] if command.rows != topology.parameters.shovels else []
+    for row in command.rows:
+        there = topology.parameters.get(row.get("vhost", ""), SHOVEL, row.get("name", ""))
+        told = row.get("progress")
+        if told and there is not None and row.get("generation") == there.generation and told != there.progress:
+            changes += _progressed(there, told)
+    return changes
+
+
+def _progressed(there: Parameter, told: Any) -> list[Change]:
+    """How far a shovel is; nothing where an earlier one of its processes says so, late."""
+    try:
+        progress = msgspec.convert(told, ShovelProgress)
+    except msgspec.ValidationError as fault:
+        raise InvalidRequest(f"the progress of shovel '{there.name}' in vhost '{there.vhost}': {fault}") from None
+    if there.progress and progress.left > there.progress["left"]:
+        return []
+    return [ParameterProgressed(structs.replace(there, progress=structs.asdict(progress)))]
 
 
 def of_vhost(topology: Topology, vhost: str) -> list[Change]:

@@ -25,6 +25,7 @@ from shardmq.topology.changes import (
     ConnectionClosed,
     ExchangeAdded,
     ExchangeRemoved,
+    ParameterProgressed,
     ParameterPut,
     ParameterRemoved,
     PermissionPut,
@@ -168,7 +169,7 @@ class ChangeWriter:
     def _remove_topic_permission(self, batch: WriteBatch, change: TopicPermissionRemoved) -> None:
         batch.delete(b"topic_permissions", topic_permission_key(change.user, change.vhost, change.exchange))
 
-    def _put_parameter(self, batch: WriteBatch, change: ParameterPut) -> None:
+    def _put_parameter(self, batch: WriteBatch, change: ParameterPut | ParameterProgressed) -> None:
         put = change.parameter
         batch.put(b"parameters", parameter_key(put.vhost, put.component, put.name), encode(put))
 
@@ -201,6 +202,7 @@ _WRITERS: Final[Mapping[type[Any], Callable[[ChangeWriter, WriteBatch, Any], Non
     WatermarksSet: ChangeWriter._tell_only,
     TracingSet: ChangeWriter._tell_only,
     ParameterPut: ChangeWriter._put_parameter,
+    ParameterProgressed: ChangeWriter._put_parameter,
     ParameterRemoved: ChangeWriter._remove_parameter,
     ShovelsReported: ChangeWriter._tell_only,
     TransactionBegun: ChangeWriter._begin_transaction,

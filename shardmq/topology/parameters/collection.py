@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from shardmq.topology.changes import ParameterPut, ParameterRemoved, ShovelsReported
+from shardmq.topology.changes import ParameterProgressed, ParameterPut, ParameterRemoved, ShovelsReported
 from shardmq.topology.entities import Parameter
 
 
@@ -28,8 +28,8 @@ class Parameters:
         """A parameter by its name; None where there is none."""
         return self._parameters.get((vhost, component, name))
 
-    def put(self, change: ParameterPut) -> None:
-        """Take in a parameter that is new, or changed."""
+    def put(self, change: ParameterPut | ParameterProgressed) -> None:
+        """Take in a parameter that is new, or changed, or whose component has come further."""
         put = change.parameter
         self._parameters[put.vhost, put.component, put.name] = put
 

@@ -5,7 +5,7 @@ The settings are RabbitMQ's for AMQP 0-9-1 (https://www.rabbitmq.com/docs/shovel
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -94,6 +94,22 @@ class ShovelEnd(msgspec.Struct, frozen=True):
     exchange: str | None
     key: str | None
     is_predeclared: bool = False
+
+
+class ShovelProgress(msgspec.Struct, frozen=True):
+    """How far a shovel is that ends after some messages.
+
+    Attributes:
+        left: messages to be moved.
+        moved: messages so far.
+        batch: the transaction that moves the next ones, which may be committed already; "" for none.
+        batch_messages: how many these are; they are not counted in the others yet.
+    """
+
+    left: Annotated[int, msgspec.Meta(ge=0)]
+    moved: Annotated[int, msgspec.Meta(ge=0)]
+    batch: str = ""
+    batch_messages: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class ShovelSettings(msgspec.Struct, frozen=True):
