@@ -17,12 +17,13 @@ from shardmq.client.core.batching import (
     flags_of,
     numbering_of,
 )
-from shardmq.client.core.channel import ChannelCore, Publish, SentBatches
+from shardmq.client.core.channel import ChannelCore, Publish
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.publishing.builder import BatchBuilder
 from shardmq.client.core.publishing.collector import BatchCollector
 from shardmq.client.core.publishing.keyed import KeyedBuilder
 from shardmq.client.core.publishing.pairs import batches_of_pairs
+from shardmq.client.core.publishing.sent import SentBatches
 from shardmq.client.core.validation import check_delay, check_names, check_sequence
 from shardmq.errors import ChannelError, InvalidRequest, ShardmqError, Unroutable
 from shardmq.message.properties import Properties
@@ -246,7 +247,7 @@ class Publisher:
         """
         self._send()
         seconds = self._timeout if timeout is None else timeout
-        await self._wait_for(self._sent.messages, seconds, f"flush ({self._sent.target})")
+        await self._wait_for(None, seconds, f"flush ({self._sent.target})")
         error = self._sent.take_error()
         if error is not None:
             raise error
@@ -308,12 +309,12 @@ class Publisher:
     def _send_batches(self, batches: list[PublishBatch]) -> None:
         sent = self._sent
         for batch in batches:
-            sent.add(batch)
+            confirms = sent.add(batch)
             fault = self._core.state.fault or self._channel.fault
             if fault is None:
-                self._publish(self._channel, batch, sent)
+                self._publish(self._channel, batch, confirms)
             else:
-                sent.settled(batch[3], fault)
+                confirms.settled(batch[3], fault)
         self._transport.transmit()
 
     async def _wait_for_window(self) -> None:
@@ -323,7 +324,7 @@ class Publisher:
         what = f"room in the window of {window} messages ({self._sent.target})"
         await self._wait_for(self._sent.messages - window // 2, self._timeout, what)
 
-    async def _wait_for(self, wanted: int, seconds: float, what: str) -> None:
+    async def _wait_for(self, wanted: int | None, seconds: float, what: str) -> None:
         if not self._sent.are_settled(wanted):
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._sent.when_settled(wanted, waiter)

@@ -12,7 +12,7 @@ from shardmq.client.core.batching import PublishBatch
 from shardmq.client.core.groups.membership import Membership
 from shardmq.client.core.groups.plain import PlainInbox
 from shardmq.client.core.interfaces import Confirms, Inbox, Reply, again
-from shardmq.errors import ShardmqError, Unroutable
+from shardmq.errors import ShardmqError
 from shardmq.limits import FRAMED_PRODUCERS
 from shardmq.protocol.native.operations.basic import BasicConsume, BasicPublish
 from shardmq.protocol.native.operations.connection import ChannelOpen, ConnectionOpen
@@ -259,99 +259,6 @@ class SettlerCore:
     def _set_ack_at(self) -> None:
         limits = [limit // 2 for limit in list(self._prefetches.values()) if limit]
         self._ack_at = max(min([ACK_AT_MOST, *limits]), 1)
-
-
-class SentBatches:
-    """The batches that a publisher has sent, and what has become of them. With threads, it is under the core's lock.
-
-    Args:
-        has_return_hook: says whether a hook hears of messages that come back; if not, the next flush does.
-
-    Attributes:
-        messages: how many were sent in all.
-        unconfirmed: messages sent and neither confirmed nor refused.
-        unconfirmed_batches: batches of which that is true.
-        error: the first refusal or return since the last flush.
-    """
-
-    __slots__ = (
-        "_came_back",
-        "_exchange",
-        "_has_return_hook",
-        "_refused",
-        "_routing_key",
-        "_waiters",
-        "error",
-        "messages",
-        "unconfirmed",
-        "unconfirmed_batches",
-    )
-
-    def __init__(self, has_return_hook: Callable[[], bool]) -> None:
-        self._has_return_hook = has_return_hook
-        self.messages = 0
-        self.unconfirmed = 0
-        self.unconfirmed_batches = 0
-        self.error: ShardmqError | None = None
-        self._refused = 0
-        self._came_back = 0
-        self._exchange = self._routing_key = ""
-        self._waiters: list[tuple[int, Reply[None]]] = []  # (messages wanted settled, who wants it)
-
-    @property
-    def target(self) -> str:
-        """Where the last batch went, for the text of a timeout."""
-        return f"the last messages went to exchange '{self._exchange}' with routing key '{self._routing_key}'"
-
-    def add(self, batch: PublishBatch) -> None:
-        """Count a batch as sent."""
-        self._exchange, self._routing_key, _, count, *_ = batch
-        self.messages += count
-        self.unconfirmed += count
-        self.unconfirmed_batches += 1
-
-    def are_settled(self, wanted: int) -> bool:
-        """Whether the first so many messages are confirmed or refused."""
-        return wanted <= self.messages - self.unconfirmed
-
-    def when_settled(self, wanted: int, reply: Reply[None]) -> None:
-        """Settle a reply when the first so many messages are confirmed or refused."""
-        self._waiters.append((wanted, reply))
-
-    def settled(self, count: int, error: ShardmqError | None, taken: int = 0) -> None:
-        """Count the confirm of a batch."""
-        self.unconfirmed_batches -= 1
-        self.unconfirmed -= count
-        if error is not None and taken < count:
-            self._refused += count - taken
-            self.error = self.error or error
-        if self._waiters:
-            for wanted, reply in self._waiters:
-                if self.are_settled(wanted) and not reply.done():
-                    reply.set_result(None)
-            self._waiters = [waiter for waiter in self._waiters if not waiter[1].done()]
-
-    def returned(self, count: int, error: Unroutable) -> bool:
-        """Count messages that came back; returns whether the hook hears of it, and not who flushes."""
-        if self._has_return_hook():
-            return True
-        self._came_back += count
-        self.error = self.error or error
-        return False
-
-    def take_error(self) -> ShardmqError | None:
-        """The error of a flush, if there is one: the first message's, with how many were refused or came back."""
-        first, refused, came_back = self.error, self._refused, self._came_back
-        self.error, self._refused, self._came_back = None, 0, 0
-        if first is None:
-            return None
-        counts = [f"{refused} message{' was' if refused == 1 else 's were'} refused"] if refused else []
-        counts += [f"{came_back} message{'' if came_back == 1 else 's'} came back"] if came_back else []
-        text = first.text if refused + came_back == 1 else f"{', '.join(counts)}; the first: {first.text}"
-        error = first.with_text(text)
-        error.refused, error.came_back = refused, came_back
-        error.__cause__ = first
-        return error
 
 
 Publish = Callable[[ChannelCore, PublishBatch, Confirms], None]

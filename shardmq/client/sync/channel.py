@@ -63,7 +63,7 @@ class Channel(
         self._timeout = timeout
         self._has_return_hook = has_return_hook
         self._forget = forget
-        self._publishers: list[Publisher] = []
+        self._publishers: dict[Publisher, None] = {}  # in the order they were made
         self._settler = ChannelSettler(connection, transport, self._send_published)
         self._consumers = ChannelConsumers(connection, transport, self._settler, workers, timeout)
         self._calls = RemoteCalls(connection, transport, self._consumers)
@@ -163,7 +163,7 @@ class Channel(
             self._has_return_hook,
             self._forget_publisher,
         )
-        self._publishers.append(publisher)
+        self._publishers[publisher] = None
         return publisher
 
     def transaction(
@@ -250,8 +250,7 @@ class Channel(
             publisher._send()
 
     def _forget_publisher(self, publisher: Publisher) -> None:
-        if publisher in self._publishers:
-            self._publishers.remove(publisher)
+        self._publishers.pop(publisher, None)
 
     def _fail(self, fault: Exception) -> None:
         error = ChannelError(f"channel {self.number} was closed because a consumer's callback raised {fault!r}")

@@ -20,12 +20,13 @@ from shardmq.client.core.batching import (
     flags_of,
     numbering_of,
 )
-from shardmq.client.core.channel import ChannelCore, Publish, SentBatches
+from shardmq.client.core.channel import ChannelCore, Publish
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.publishing.builder import BatchBuilder
 from shardmq.client.core.publishing.collector import BatchCollector
 from shardmq.client.core.publishing.keyed import KeyedBuilder
 from shardmq.client.core.publishing.pairs import batches_of_pairs
+from shardmq.client.core.publishing.sent import SentBatches
 from shardmq.client.core.validation import check_delay, check_names, check_sequence
 from shardmq.client.sync.answers import PendingAnswer
 from shardmq.client.sync.transport import Transport
@@ -92,9 +93,7 @@ class Publisher:
         if kind is None:
             self.close()
         else:
-            self._is_closed = True
-            self._forget(self)
-            self._send()
+            self._stop()
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "open"
@@ -150,21 +149,19 @@ class Publisher:
         count = collecting.aside + len(filling.bodies) + 1
         if self._sent.unconfirmed + count > collecting.window:
             self._wait_for_window()
-        if self._is_closed or self._channel.fault is not None:
+        if self._channel.fault is not None:
             self._check()
         filling.bodies.append(body if head is None else (head, body, routing_key) if filling.is_keyed else (head, body))
         filling.size += len(body)
         if filling is not collecting.filling:
-            with self._lock:
-                self._send_batches(collecting.sweep(filling))
+            self._sweep(filling)
         if count >= collecting.records_max or collecting.aside_bytes + filling.size >= collecting.bytes_max:
             self._send()
             self._transport.make_room(self._timeout)
         elif self._sent.unconfirmed_batches < EAGER_BATCHES:
             self._send()
         elif not self._is_due:
-            self._is_due = True
-            self._transport.due(self._flush_due)
+            self._become_due()
 
     def publish_many(
         self,
@@ -201,6 +198,7 @@ class Publisher:
                 self._wait_for_window()
             self._check()
             with self._lock:
+                self._check_taking()
                 batch = (exchange, routing_key, flags, count, records, delay_ms, producer, number, 0)
                 self._send_batches([*self._collecting.take(), batch])
             number += count
@@ -232,6 +230,7 @@ class Publisher:
                 self._wait_for_window()
             self._check()
             with self._lock:
+                self._check_taking()
                 self._send_batches([*self._collecting.take(), batch])
             self._transport.make_room(self._timeout)
 
@@ -249,7 +248,7 @@ class Publisher:
         """
         self._send()
         seconds = self._timeout if timeout is None else timeout
-        self._wait_for(self._sent.messages, seconds, f"flush ({self._sent.target})")
+        self._wait_for(None, seconds, f"flush ({self._sent.target})")
         with self._transport.lock:
             error = self._sent.take_error()
         if error is not None:
@@ -261,8 +260,7 @@ class Publisher:
         Raises:
             ShardmqError: messages were refused since the last flush, or not all was confirmed, as `flush` says.
         """
-        self._is_closed = True
-        self._forget(self)
+        self._stop()
         self.flush()  # whatever `unconfirmed` says: what the I/O thread is about to send is in neither of its counts
 
     def _turn_to(
@@ -278,6 +276,7 @@ class Publisher:
                 return filling, head
         check_sequence(self._producer, None)
         with self._lock:
+            self._check_taking()
             head = self._collecting.turn_to(exchange, routing_key, properties, extras)
             return self._collecting.filling, head
 
@@ -298,6 +297,7 @@ class Publisher:
         self._check()
         collecting = self._collecting
         with self._lock:
+            self._check_taking()
             filling = collecting.filling
             extras = PublishOptions(mandatory, delay_ms, self._producer, sequence)
             continues = replace(extras, sequence=filling.extras.sequence)
@@ -315,8 +315,28 @@ class Publisher:
         if is_full:
             self._transport.make_room(self._timeout)
         elif not self._is_due:
+            self._become_due()
+
+    def _stop(self) -> None:
+        """Take no more messages, and send what there is."""
+        self._is_closed = True
+        self._forget(self)
+        with self._lock:
+            self._send_batches(self._collecting.close())
+
+    def _sweep(self, left: BatchBuilder) -> None:
+        """Send what this thread has added to a batch that another thread had left behind, or closed."""
+        with self._lock:
+            self._send_batches(self._collecting.sweep(left))
+        if self._is_closed:
+            self.flush()  # who has closed the publisher may have waited for its confirms before
+
+    def _become_due(self) -> None:
+        with self._lock:  # else two threads are due, and none of the two ever less
+            if self._is_due:
+                return
             self._is_due = True
-            self._transport.due(self._flush_due)
+        self._transport.due(self._flush_due)
 
     def _send(self) -> None:
         """Send what is being collected, without waiting for it to be confirmed."""
@@ -339,12 +359,12 @@ class Publisher:
         sent = self._sent
         with self._transport.lock:
             for batch in batches:
-                sent.add(batch)
+                confirms = sent.add(batch)
                 fault = self._core.state.fault or self._channel.fault
                 if fault is None:
-                    self._publish(self._channel, batch, sent)
+                    self._publish(self._channel, batch, confirms)
                 else:
-                    sent.settled(batch[3], fault)
+                    confirms.settled(batch[3], fault)
             self._transport.transmit()
 
     def _wait_for_window(self) -> None:
@@ -354,7 +374,7 @@ class Publisher:
         what = f"room in the window of {window} messages ({self._sent.target})"
         self._wait_for(self._sent.messages - window // 2, self._timeout, what)
 
-    def _wait_for(self, wanted: int, seconds: float, what: str) -> None:
+    def _wait_for(self, wanted: int | None, seconds: float, what: str) -> None:
         with self._transport.lock:
             if self._sent.are_settled(wanted):
                 return
@@ -365,5 +385,8 @@ class Publisher:
     def _check(self) -> None:
         with self._transport.lock:
             self._core.state.check(self._channel)
+        self._check_taking()
+
+    def _check_taking(self) -> None:
         if self._is_closed:
             raise ChannelError("this publisher is closed")

@@ -332,5 +332,7 @@ class Transaction:
         if isinstance(step, Asking):
             return self._ask(step.request, step.seconds)
         if isinstance(step, Flush):
+            if not self._core.is_taking:
+                self._publisher._stop()  # who has passed the check before is told that its message comes too late
             return self._publisher.flush(step.seconds)
         return time.sleep(step.seconds)

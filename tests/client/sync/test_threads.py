@@ -12,7 +12,8 @@ import pytest
 import shardmq
 from shardmq import errors
 from shardmq.client.core.batching import PublishBatch
-from shardmq.client.core.channel import SentBatches
+from shardmq.client.core.interfaces import Confirms
+from shardmq.client.core.publishing.sent import SentBatches
 from shardmq.cmd.run.broker import Broker
 
 
@@ -123,10 +124,10 @@ class PausedBatches(SentBatches):
         super().__init__(lambda: False)
         self.reached, self.go = threading.Event(), threading.Event()
 
-    def add(self, batch: PublishBatch) -> None:
+    def add(self, batch: PublishBatch) -> Confirms:
         self.reached.set()
         assert self.go.wait(10)
-        super().add(batch)
+        return super().add(batch)
 
 
 def test_close_waits_for_what_another_thread_has_taken_to_send_and_not_yet_counted_as_sent(

@@ -5,4 +5,5 @@ mixed.py      Messages whose properties alternate.
 keyed.py      Messages with routing keys of their own.
 pairs.py      Many of them at once.
 collector.py  What a publisher collects: side by side for queues by their names, in order for all else.
+sent.py       The batches that were sent, and what has become of them.
 """

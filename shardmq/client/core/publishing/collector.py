@@ -41,6 +41,9 @@ UNMIXED_RECORDS: Final = 8
 BUILDERS_MAX: Final = 4096
 """Routing keys whose builders a publisher remembers; past it, all of them are forgotten."""
 
+_NOBODYS: Final = PublishOptions(producer=-1)
+"""What nobody publishes with."""
+
 
 class BatchCollector:
     """Collects single publishes until they are sent as batches.
@@ -212,6 +215,11 @@ class BatchCollector:
         if not self._is_window_given:
             self.window = window_of(len(self._builders))
         return batches
+
+    def close(self) -> list[PublishBatch]:
+        """Take everything, and have no message join what is being filled; who still adds finds itself left behind."""
+        self.filling = BatchBuilder("", "", None, _NOBODYS)
+        return self.take()
 
     def _set_limits(self) -> None:
         """Let batches of many queues grow together: of as many as one may have."""

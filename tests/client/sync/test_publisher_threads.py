@@ -1,0 +1,159 @@
+"""One thread publishes while another one flushes, closes or commits: what was taken is stored, or somebody is told."""
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as StillWaiting
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import shardmq
+from shardmq import errors
+from shardmq.client.sync import publisher as publisher_module
+from shardmq.client.sync.publisher import Publisher
+from shardmq.cmd.run.broker import Broker
+
+TYPED, OTHER = shardmq.Properties(type="a"), shardmq.Properties(type="b")
+
+
+@pytest.fixture(scope="module")
+def connection(broker: Broker) -> Iterator[shardmq.Connection]:
+    with shardmq.connect(broker.url) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def channel(connection: shardmq.Connection) -> Iterator[shardmq.Channel]:
+    with connection.channel() as channel:
+        yield channel
+
+
+class Step:
+    """Does something before one line of what this thread publishes by: whatever another thread may do there.
+
+    Args:
+        publisher: that publishes; while this thread holds a lock of it, other threads wait.
+        line: which one, counted from 1.
+        act: what is done there.
+    """
+
+    def __init__(self, publisher: Publisher, line: int, act: Callable[[], object]) -> None:
+        self._publisher = publisher
+        self._line = line
+        self._act = act
+        self.lines = 0
+        self.has_acted = False
+
+    def trace(self, frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code.co_filename != publisher_module.__file__:
+            return None
+        if event == "line":
+            self.lines += 1
+            locks = self._publisher._lock, self._publisher._transport.lock
+            if self.lines >= self._line and not self.has_acted and not any(lock.locked() for lock in locks):
+                self.has_acted = True
+                self._act()
+        return self.trace
+
+    def run(self, publish: Callable[[], None]) -> bool:
+        """Publish; returns whether that was taken."""
+        before = sys.gettrace()
+        sys.settrace(self.trace)
+        try:
+            publish()
+        except (errors.ChannelError, errors.PreconditionFailed):
+            return False
+        finally:
+            sys.settrace(before)
+        return True
+
+
+Publish = Callable[[Any, str], None]
+
+PUBLISHES: dict[str, Publish] = {
+    "like the one before": lambda publisher, queue: publisher.publish("", queue, b"late"),
+    "with other properties": lambda publisher, queue: publisher.publish("", queue, b"late", OTHER),
+    "mandatory": lambda publisher, queue: publisher.publish("", queue, b"late", mandatory=True),
+    "many": lambda publisher, queue: publisher.publish_many("", queue, [b"late"]),
+    "keyed": lambda publisher, queue: publisher.publish_keyed("", [(queue, b"late")]),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHES)
+def test_what_is_published_while_another_thread_closes_the_publisher_is_confirmed_or_refused(
+    channel: shardmq.Channel, name: str
+) -> None:
+    publish = PUBLISHES[name]
+    queue = channel.queue_declare(exclusive=True).queue
+    stored = line = taken = 0
+    while True:
+        line += 1
+        publisher = channel.publisher()
+        publisher.publish("", queue, b"first")
+        step = Step(publisher, line, publisher.close)
+        is_taken = step.run(lambda publisher=publisher: publish(publisher, queue))  # type: ignore[misc]
+        publisher.close()
+        taken += is_taken
+        stored += 1 + is_taken
+        assert channel.queue_declare(queue, passive=True).messages == stored, f"before line {line}"
+        if not step.has_acted:
+            break
+    assert line > 5
+    assert 0 < taken < line
+
+
+@pytest.mark.parametrize("name", ["like the one before", "with other properties", "many"])
+def test_what_is_published_while_another_thread_commits_is_committed_or_refused(
+    channel: shardmq.Channel, name: str
+) -> None:
+    publish = PUBLISHES[name]
+    queue = channel.queue_declare(exclusive=True).queue
+    stored = line = 0
+    while True:
+        line += 1
+        transaction = channel.transaction(f"{name} {line}")
+        transaction.publish("", queue, b"first")
+        step = Step(transaction._publisher, line, transaction.commit)
+        is_taken = step.run(lambda transaction=transaction: publish(transaction, queue))  # type: ignore[misc]
+        assert transaction.commit()
+        stored += 1 + is_taken
+        assert channel.queue_declare(queue, passive=True).messages == stored, f"before line {line}"
+        if not step.has_acted:
+            break
+    assert line > 5
+
+
+def test_a_flush_waits_for_its_own_messages_however_many_others_are_confirmed_meanwhile(
+    broker: Broker, connection: shardmq.Connection, channel: shardmq.Channel
+) -> None:
+    """A shard that answers late, and another one that does not."""
+    names = [channel.queue_declare(exclusive=True).queue for _ in range(12)]
+    shards = {row["name"]: row["shard"] for row in connection.topology("queues")}
+    slow = next(name for name in names if shards[name] == 0)
+    quick = next(name for name in names if shards[name] != 0)
+    with channel.publisher() as publisher, ThreadPoolExecutor(1) as pool:
+        publisher.publish("", quick, b"1")
+        publisher.flush()
+        broker.kill("shard-0", signal.SIGSTOP)
+        try:
+            publisher.publish("", slow, b"mine")
+            flushed = pool.submit(publisher.flush, 20)
+            begun = threading.Event()
+            while not begun.is_set():  # until it waits
+                with connection._transport.lock:
+                    if publisher._sent._waiters:
+                        begun.set()
+            for number in range(5):
+                publisher.publish("", quick, b"%d" % number)
+            while channel.queue_declare(quick, passive=True).messages < 6:
+                pass
+            with pytest.raises(StillWaiting):
+                flushed.result(0.05)
+        finally:
+            broker.kill("shard-0", signal.SIGCONT)
+        flushed.result(20)
+        assert channel.queue_declare(slow, passive=True).messages == 1
