@@ -208,14 +208,13 @@ class SharedMember(Member):
         permits = self._permits
         if permits is None or not permits.is_wanted:
             return
-        loop = asyncio.get_running_loop()
-        if not self._is_looked_at and permits.is_idle:
+        if not self._is_looked_at and permits.is_idle:  # to ask for the loop is a system call, and so not done before
             self._is_looked_at = True
             permits.rest()
-            loop.call_later(permits.idle_seconds, self._look)
+            asyncio.get_running_loop().call_later(permits.idle_seconds, self._look)
         if not self._is_rotated:
             self._is_rotated = True
-            loop.call_later(ROTATE_SECONDS, self._rotate)
+            asyncio.get_running_loop().call_later(ROTATE_SECONDS, self._rotate)
 
     def _look(self) -> None:
         self._is_looked_at = False

@@ -53,6 +53,7 @@ class Transport:
         self._loop = asyncio.get_running_loop()
         self._line: Line | None = None
         self._due: list[Callable[[], None]] = []
+        self._is_flushing = False
         self._waiting = 0
         self._room: asyncio.Future[None] | None = None
         self._is_reading = True
@@ -117,7 +118,7 @@ class Transport:
     def transmit(self) -> None:
         """Send what the core has for the server."""
         frames = self._state.outgoing
-        if not frames:
+        if not frames or self._is_flushing:
             return
         transport = self._line.transport if self._line is not None else None
         if transport is not None and not transport.is_closing():  # that it is lost, we hear in a moment
@@ -260,8 +261,13 @@ class Transport:
 
     def _flush_due(self) -> None:
         due, self._due = self._due, []
-        for flush in due:
-            flush()
+        self._is_flushing = True  # what all channels have to send is written together: a system call for each is dear
+        try:
+            for flush in due:
+                flush()
+        finally:
+            self._is_flushing = False
+            self.transmit()
 
     def _set_reading(self) -> None:
         reading = self._waiting > 0 or self._state.undelivered <= UNDELIVERED_BYTES_MAX

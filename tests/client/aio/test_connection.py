@@ -14,7 +14,9 @@ import shardmq
 from shardmq import errors
 from shardmq.cmd.run.broker import Broker
 from shardmq.message.record import pack
+from shardmq.protocol.native.frames import FrameReader
 from shardmq.protocol.native.operations.basic import BasicAck, BasicConsume, BasicDeliver, BasicPublish
+from shardmq.protocol.native.operations.codec import FROM_CLIENT, decode
 from shardmq.protocol.native.operations.connection import ChannelOpen, ConnectionClose, ConnectionOpen, Ok
 from shardmq.protocol.native.operations.topology import QueueDeclare
 from tests.client.peers import Conversation, Script
@@ -106,6 +108,36 @@ def test_what_many_consumers_of_a_channel_ack_travels_together(peer: Peer, run: 
 
     run(main())
     assert acked == [[(1, 3)]]
+
+
+def test_what_consumers_of_many_channels_ack_is_written_together(peer: Peer, run: Run) -> None:
+    read: list[Any] = []
+
+    def script(talk: Conversation) -> None:
+        talk.open(channels=3)
+        asked = [talk.next(BasicConsume) for _ in range(3)]
+        begun = [Ok(consume.request, consume.channel, {"consumer": "c"}) for consume in asked]
+        record = pack(None, b"x")
+        talk.send(*begun, *[BasicDeliver(place, "c", 1, False, "", "q", 1, 0, 1, 1, 1, record) for place in (1, 2, 3)])
+        frames = FrameReader().feed(talk.socket.recv(1 << 20))
+        read.extend(decode(number, payload, FROM_CLIENT) for number, payload in frames)
+        talk.read_to_end()
+
+    async def main() -> None:
+        async with shardmq.aio.connect(peer(script), recovery=None) as connection:
+            channels = [await connection.channel() for _ in range(3)]
+
+            async def consume(channel: shardmq.aio.Channel) -> None:
+                async for batch in channel.consume_batches("q"):
+                    batch.ack()
+
+            consumers = [asyncio.create_task(consume(channel)) for channel in channels]
+            while not read:
+                await asyncio.wait(consumers, timeout=0.01)
+        await asyncio.gather(*consumers, return_exceptions=True)
+
+    run(main())
+    assert read == [BasicAck(place, [(1, 1)]) for place in (1, 2, 3)]
 
 
 @pytest.mark.parametrize("is_open", [True, False], ids=["open", "opening"])

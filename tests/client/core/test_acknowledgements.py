@@ -35,6 +35,16 @@ def test_every_ack_is_told_as_often_as_it_was_made(tags: list[int]) -> None:
     assert sorted(tag for first, last in ranges for tag in range(first, last + 1)) == sorted(tags)
 
 
+def test_a_single_ack_has_the_brokers_number_and_is_dropped_where_it_is_of_an_earlier_life() -> None:
+    settlements = Acknowledgements()
+    for tag, told in ((8, BasicAck(3, [(2, 2)])), (6, None)):
+        settlements.singles.append(tag)
+        frames, acked, nacked, ranges = settlements.take(3, stale=6, offset=6)
+        said = [decode(kind, payload, FROM_CLIENT) for kind, payload in FrameReader().feed(b"".join(frames))]
+        assert said == ([] if told is None else [told])
+        assert (acked, nacked, ranges, settlements.count) == (len(said), 0, [(tag, tag)] * len(said), 0)
+
+
 def test_ranges_and_single_acks_join() -> None:
     settlements = Acknowledgements()
     settlements.ack(5, 9)
