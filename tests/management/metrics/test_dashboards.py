@@ -1,38 +1,81 @@
-"""The expressions of Grafana's dashboards, parsed, and what they select looked for in what Prometheus scrapes."""
+"""The expressions of Grafana's dashboards, evaluated over what Prometheus scrapes of a busy broker."""
 
-import base64
 import json
-import re
-import urllib.request
+import math
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
-import promql_parser as promql
+import pika
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.samples import Sample
+from pika.exceptions import UnroutableError
 
 import shardmq
 from shardmq.cmd.run.broker import Broker
 from tests.house.tree import ROOT
-from tests.management.metrics.test_endpoints import READ_BY_GRAFANA
-
-ADDED_BY_PROMETHEUS = {"instance": "broker:15672", "job": "shardmq", "namespace": ""}
-"""Labels that a scrape has, whatever it reads."""
+from tests.management.metrics.evaluating import Scrapes, evaluated, scrape
 
 VARIABLES = {"$__rate_interval": "60s", "$__range": "3600s", "$__interval": "60s"}
 
-JOIN = "on(instance, job) group_left(rabbitmq_cluster, rabbitmq_node)"
-IDENTITY = 'rabbitmq_identity_info{rabbitmq_cluster="$cluster"}'
+ON = "on(instance, job)"
+JOIN = f"{ON} group_left(rabbitmq_cluster, rabbitmq_node)"
+PICKED = 'rabbitmq_cluster="$rabbitmq_cluster", namespace="$namespace", rabbitmq_endpoint="$endpoint"'
+IDENTITY = f"rabbitmq_identity_info{{{PICKED}}}"
 """How dashboard 10991 picks a cluster: each metric is joined with the identity of the node that tells it."""
 
-Labels = dict[str, str]
+GAUGES = (
+    *("queue_messages_ready", "queue_messages_unacked", "connections", "channels", "queues"),
+    *("global_publishers", "global_consumers"),
+)
+RATES = (
+    *("received", "routed", "confirmed", "unroutable_dropped", "unroutable_returned", "redelivered", "acknowledged"),
+    *("delivered", "delivered_consume_auto_ack", "delivered_consume_manual_ack", "get_empty"),
+    *("delivered_get_auto_ack", "delivered_get_manual_ack"),
+)
+CHURN = ("queues_declared", "queues_created", "queues_deleted")
+CHURN += ("channels_opened", "channels_closed", "connections_opened", "connections_closed")
+BY_NODE = "by (rabbitmq_node)"
 
 
-def like_10991(name: str) -> str:
-    """An expression as dashboard 10991 has it for a metric: rates of counters, the join, a sum by node."""
-    metric = f"rate(rabbitmq_{name}[60s])" if name.endswith(("_total", "_bucket")) else f"rabbitmq_{name}"
-    return f"sum({metric} * {JOIN} {IDENTITY}) by (rabbitmq_node)"
+def joined(metric: str) -> str:
+    return f"{metric} * {JOIN} {IDENTITY}"
+
+
+def grown(bound: str) -> str:
+    return f"sum({joined(f'increase(rabbitmq_message_size_bytes_{bound}[$__range])')})"
+
+
+def of_10991() -> list[str]:
+    """The expressions of dashboard 10991 as of RabbitMQ 4.1, by what they read and how they join it."""
+    auto, manual = (
+        joined(f"rate(rabbitmq_global_messages_delivered_consume_{way}_ack_total[60s])") for way in ("auto", "manual")
+    )
+    awaited, confirmed = (
+        joined(f"rate(rabbitmq_global_messages_{what}_total[60s])") for what in ("received_confirm", "confirmed")
+    )
+    limit, taken = (joined(f"rabbitmq_{what}_bytes") for what in ("resident_memory_limit", "process_resident_memory"))
+    version = "group_left(rabbitmq_version, erlang_version) rabbitmq_build_info"
+    return [
+        *(f"sum({joined(f'rabbitmq_{name}')})" for name in GAUGES),
+        *(f"sum({joined(f'rabbitmq_{name}')}) {BY_NODE}" for name in GAUGES[:2]),
+        *(joined(f"rabbitmq_{name}") for name in ("queues", "channels", "connections", "disk_space_available_bytes")),
+        *(
+            f"sum({joined(f'irate(rabbitmq_global_messages_{name}_total[$__rate_interval])')})"
+            for name in ("delivered", "received")
+        ),
+        *(f"sum({joined(f'rate(rabbitmq_global_messages_{name}_total[60s])')}) {BY_NODE}" for name in RATES),
+        *(f"sum({joined(f'rate(rabbitmq_{name}_total[60s])')}) {BY_NODE}" for name in CHURN),
+        f"count({IDENTITY})",
+        f"rabbitmq_erlang_uptime_seconds * {ON} {version} * {JOIN} {IDENTITY}",
+        f"({limit}) - ({taken})",
+        f"sum({awaited} - {confirmed}) {BY_NODE}",
+        f"sum(({auto}) + ({manual})) {BY_NODE}",
+        f"{grown('sum')} / {grown('count')}",
+        *(
+            f'{grown(f"""bucket{{le="{bound}"}}""")} / {grown("""bucket{le="+Inf"}""")}'
+            for bound in ("100.0", "1000.0", "1e+08")
+        ),
+    ]
 
 
 def of_our_dashboard() -> list[str]:
@@ -40,83 +83,114 @@ def of_our_dashboard() -> list[str]:
     return [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
 
 
+def work(url: str, amqp: Any) -> None:
+    """What each counter counts, once and more: over the native protocol, and over AMQP in another virtual host."""
+    with shardmq.connect(url) as connection:
+        channel = connection.channel()
+        for number in range(3):
+            channel.basic_publish("", "kept", b"%d" % number)
+        channel.queue_declare("passing")
+        channel.queue_delete("passing")
+    channel = amqp.channel()
+    channel.confirm_delivery()
+    for size in (50, 500):
+        channel.basic_publish("", "work", b"x" * size)
+    channel.basic_publish("", "nowhere", b"dropped")
+    with pytest.raises(UnroutableError):
+        channel.basic_publish("", "nowhere", b"returned", mandatory=True)
+    method, _, _ = channel.basic_get("work")
+    channel.basic_nack(method.delivery_tag, requeue=True)
+    channel.basic_get("work", auto_ack=True)
+    assert channel.basic_get("nothing")[0] is None
+    for queue, auto_ack in (("acked", False), ("autos", True)):
+        channel.basic_publish("", queue, b"y" * 60)
+        method, _, _ = next(channel.consume(queue, auto_ack=auto_ack, inactivity_timeout=10))
+        if not auto_ack:
+            channel.basic_ack(method.delivery_tag)
+        channel.cancel()
+    channel.close()
+
+
 @pytest.fixture(scope="module")
-def scraped(managed: Broker) -> Iterator[list[Sample]]:
-    """What a broker with a topic and a group tells, as Prometheus keeps it."""
-    with shardmq.connect(managed.url) as connection:
+def scrapes(managed: Broker) -> Iterator[Scrapes]:
+    """What a busy broker tells before and after some work; two messages are unacknowledged, one consumer stays."""
+    with ExitStack() as stack:
+        connection = stack.enter_context(shardmq.connect(managed.url))
         channel = connection.channel()
         channel.topic_declare("events", 1)
         channel.basic_publish("events", "key", b"x")
         channel.group_commit("events", "readers", {0: 0})
-        request = urllib.request.Request(managed.management_url.rstrip("/") + "/metrics")
-        request.add_header("Authorization", "Basic " + base64.b64encode(b"guest:guest").decode())
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            families = list(text_string_to_metric_families(answer.read().decode()))
-        yield [sample for family in families for sample in family.samples]
+        channel.queue_declare("kept", durable=True)
+        connection.vhost_put("busy")
+        connection.permission_put("guest", "busy", ".*", ".*", ".*")
+        port = int(managed.url.rpartition(":")[2].strip("/"))
+        amqp = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port, "busy"))
+        stack.callback(amqp.close)
+        held = amqp.channel()
+        for queue in ("work", "acked", "autos", "nothing", "held"):
+            held.queue_declare(queue)
+        held.confirm_delivery()
+        for _ in range(2):
+            held.basic_publish("", "held", b"z")
+        held.basic_consume("held", lambda *_: None)
+        work(managed.url, amqp)
+        before = scrape(managed)
+        work(managed.url, amqp)
+        yield Scrapes(before, scrape(managed))
 
 
-def label_sets(expression: Any, scraped: list[Sample]) -> list[Labels]:
-    """The labels of the series that an expression gives; fails where a selector, a join or a grouping finds nothing."""
-    if isinstance(expression, promql.NumberLiteral):
-        return [{}]
-    if isinstance(expression, promql.ParenExpr):
-        return label_sets(expression.expr, scraped)
-    if isinstance(expression, promql.MatrixSelector):
-        return label_sets(expression.vector_selector, scraped)
-    if isinstance(expression, promql.VectorSelector):
-        return selected(expression, scraped)
-    if isinstance(expression, promql.Call):
-        return label_sets(expression.args[-1], scraped)
-    if isinstance(expression, promql.AggregateExpr):
-        return grouped(expression, label_sets(expression.expr, scraped))
-    assert isinstance(expression, promql.BinaryExpr), expression
-    left, right = label_sets(expression.lhs, scraped), label_sets(expression.rhs, scraped)
-    return joined(expression, left, right)
+def resolved(expression: str, scrapes: Scrapes) -> str:
+    """An expression with the values of the dashboard's variables, which are labels of the identity."""
+    (identity,) = [sample.labels for sample in scrapes.now.samples if sample.name == "rabbitmq_identity_info"]
+    labels = {"$rabbitmq_cluster": identity["rabbitmq_cluster"], "$endpoint": identity["rabbitmq_endpoint"]}
+    for variable, value in {**VARIABLES, **labels, "$namespace": ""}.items():
+        expression = expression.replace(variable, value)
+    return expression
 
 
-def selected(selector: Any, scraped: list[Sample]) -> list[Labels]:
-    there = [{**sample.labels, **ADDED_BY_PROMETHEUS} for sample in scraped if sample.name == selector.name]
-    for matcher in selector.matchers.matchers:
-        if "$" in matcher.value:
-            assert all(matcher.name in labels for labels in there), f"{selector.name} has no label {matcher.name}"
-            continue
-        is_regex = str(matcher.op).endswith("Re")
-        there = [
-            labels
-            for labels in there
-            if (re.fullmatch(matcher.value, labels.get(matcher.name, "")) is not None if is_regex else False)
-            or labels.get(matcher.name, "") == matcher.value
-        ]
-    assert there, f"nothing is scraped for {selector}"
-    return there
-
-
-def grouped(aggregate: Any, series: list[Labels]) -> list[Labels]:
-    if aggregate.modifier is None:
-        return [{}]
-    names = set(aggregate.modifier.labels)
-    assert str(aggregate.modifier.type).endswith("By"), aggregate
-    assert all(names <= labels.keys() for labels in series), f"{aggregate}: a label to group by is missing"
-    return [dict(pairs) for pairs in {tuple((name, labels[name]) for name in sorted(names)) for labels in series}]
-
-
-def joined(binary: Any, left: list[Labels], right: list[Labels]) -> list[Labels]:
-    """Series of the left with the one of the right that matches; many to many is an error, as in Prometheus."""
-    modifier = binary.modifier
-    on = set(modifier.matching.labels) if modifier is not None and modifier.matching is not None else None
-    more = set(modifier.group_labels) if modifier is not None and modifier.group_labels else set()
-    found = []
-    for labels in left:
-        names = labels.keys() if on is None else on
-        matches = [other for other in right if all(other.get(name) == labels.get(name) for name in names)]
-        assert len(matches) <= 1, f"{binary}: many match {labels}"
-        found += [{**labels, **{name: match[name] for name in more}} for match in matches]
-    assert found, f"{binary}: nothing on the right matches"
+def value(expression: str, scrapes: Scrapes) -> float:
+    ((_, found),) = evaluated(resolved(expression, scrapes), scrapes)
     return found
 
 
-@pytest.mark.parametrize("expression", [*map(like_10991, READ_BY_GRAFANA), *of_our_dashboard()])
-def test_a_dashboards_expression_finds_what_it_reads(scraped: list[Sample], expression: str) -> None:
-    for variable, value in VARIABLES.items():
-        expression = expression.replace(variable, value)
-    assert label_sets(promql.parse(expression), scraped)
+@pytest.mark.parametrize("expression", [*of_10991(), *of_our_dashboard()])
+def test_a_dashboards_expression_finds_what_it_reads(scrapes: Scrapes, expression: str) -> None:
+    found = evaluated(resolved(expression, scrapes), scrapes)
+    assert found
+    assert "shardmq_" in expression or not any(math.isnan(each) for _, each in found)
+
+
+def test_dashboard_10991_shows_what_was_done(scrapes: Scrapes) -> None:
+    sums = {name: value(f"sum({joined(f'rabbitmq_{name}')})", scrapes) for name in GAUGES}
+    assert sums["queue_messages_ready"] == 6 + 2 + 1  # kept, work of both times, and the topic's
+    assert sums["queue_messages_unacked"] == 2
+    assert (sums["connections"], sums["queues"], sums["global_consumers"]) == (2, 6 + 1, 1)
+    seconds = scrapes.now.at - scrapes.before.at
+    counted = {
+        name: round(seconds * value(f"sum({joined(f'rate(rabbitmq_global_messages_{name}_total[60s])')})", scrapes))
+        for name in (*RATES, "received_confirm")
+    }
+    assert counted == {
+        **dict.fromkeys(RATES, 1),
+        "received": 9,
+        "received_confirm": 9,
+        "routed": 7,
+        "confirmed": 9,
+        "delivered": 4,
+    }
+    assert value(f"count({IDENTITY})", scrapes) == 1
+    bodies = (3 + 50 + 500 + 7 + 8 + 120) / 9  # records have a head, and properties
+    assert bodies < value(f"{grown('sum')} / {grown('count')}", scrapes) < bodies + 32
+    small = f'{grown("""bucket{le="100.0"}""")} / {grown("""bucket{le="+Inf"}""")}'
+    assert value(small, scrapes) == pytest.approx(8 / 9)
+    for name, count in {
+        "queues_created": 1,
+        "queues_deleted": 1,
+        "connections_opened": 1,
+        "channels_closed": 2,
+    }.items():
+        assert round(seconds * value(f"sum({joined(f'rate(rabbitmq_{name}_total[60s])')})", scrapes)) == count
+    version = "group_left(rabbitmq_version, erlang_version) rabbitmq_build_info"
+    uptime = f"rabbitmq_erlang_uptime_seconds * {ON} {version} * {JOIN} {IDENTITY}"
+    labels, _ = evaluated(resolved(uptime, scrapes), scrapes)[0]
+    assert {"rabbitmq_version", "erlang_version", "rabbitmq_node", "rabbitmq_cluster"} <= labels.keys()
