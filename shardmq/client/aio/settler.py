@@ -109,7 +109,7 @@ class ChannelSettler(SettlerCore):
 
     def taken(self, delivery: Delivery) -> None:
         """Count a delivery as in the program's hands."""
-        self._transport.taken(delivery.size)
+        self._transport.taken(self.core, delivery.size)
 
     def flush(self) -> None:
         """Send the publishes and acks that are being collected, without waiting for anything."""

@@ -14,6 +14,7 @@ from shardmq.client.api.defaults import (
 from shardmq.client.api.recovery import Recovery
 from shardmq.client.api.tls import hung_up
 from shardmq.client.api.url import Address
+from shardmq.client.core.channel import ChannelCore
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.interfaces import IgnoredReply
 from shardmq.errors import ConnectionFault, ConnectionLost, ProtocolError, ShardmqError, Timeout
@@ -148,9 +149,9 @@ class Transport:
         if self._room is not None:
             await self.wait(asyncio.shield(self._room), seconds, "sending (the server does not read)")
 
-    def taken(self, size: int) -> None:
+    def taken(self, channel: ChannelCore, size: int) -> None:
         """Count delivered bytes as taken by their consumer."""
-        self._state.undelivered -= size
+        self._state.taken(channel, size)
         if not self._is_reading:
             self._set_reading()
 

@@ -147,6 +147,7 @@ class ChannelCore:
         stale_tag: messages up to this one are the broker's again; settling them means nothing.
         tag_offset: what its delivery tags are more than the broker's in this life.
         acknowledgements: acks and nacks the broker was not told yet.
+        undelivered: bytes that came for its consumers and were not taken yet.
         fault: why it is closed, if it is.
     """
 
@@ -170,6 +171,7 @@ class ChannelCore:
         "tag_offset",
         "unacked",
         "unconfirmed",
+        "undelivered",
         "unheard",
     )
 
@@ -193,6 +195,7 @@ class ChannelCore:
         self.stale_tag = 0
         self.tag_offset = 0
         self.acknowledgements = Acknowledgements()
+        self.undelivered = 0
         self.fault: ShardmqError | None = None
 
     def unacked_up_to(self, delivery_tag: int) -> TagRanges:

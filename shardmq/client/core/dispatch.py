@@ -175,7 +175,9 @@ class FrameDispatcher:
         if frame.consumer in channel.manual:
             channel.unacked.add(frame.tag, frame.tag + frame.count)
             settler = channel.settler
-        state.undelivered += len(frame.records)
+        size = len(frame.records)
+        channel.undelivered += size
+        state.undelivered += size
         if state.meter is not None:
             state.meter.count("consumed", frame.count)
             state.meter.count("redelivered", frame.count if frame.redelivered else 0)

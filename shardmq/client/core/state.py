@@ -42,7 +42,7 @@ class ConnectionState:
         goes_straight: whether publishes do: it is up, not blocked, and nothing is held.
         blocked: why the broker takes no publishes; None where it does.
         server: what the broker said of itself.
-        undelivered: bytes that came for consumers and were not taken yet. Who takes them counts it down.
+        undelivered: bytes that came for consumers of open channels and were not taken yet.
         outgoing: frames to be sent, for the owner to take.
         declarations: what is declared again after a loss.
         heartbeat: seconds between signs of life that this side proposes.
@@ -137,6 +137,7 @@ class ConnectionState:
     def end_channel(self, channel: ChannelCore, error: ShardmqError) -> None:
         """Close a channel, and tell everybody who waits on it."""
         channel.fault = error
+        self.undelivered -= channel.undelivered  # whether or not its program ever looks at them
         for number in [number for number, pending in self.pending.items() if pending.channel is channel]:
             self.pending.pop(number).failed(again(error))
         unconfirmed, channel.unconfirmed = channel.unconfirmed, {}
@@ -251,6 +252,12 @@ class ConnectionState:
     def send(self, operation: Operation) -> None:
         """Send what nobody answers."""
         self.outgoing.append(encode(operation))
+
+    def taken(self, channel: ChannelCore, size: int) -> None:
+        """Count delivered bytes as taken by their consumer."""
+        if channel.fault is None:
+            channel.undelivered -= size
+            self.undelivered -= size
 
     def requeue(self, channel: ChannelCore, frame: BasicDeliver) -> None:
         """Give a delivery back that no consumer here takes."""

@@ -63,7 +63,7 @@ class RemoteCalls:
 
     def deliver(self, delivery: Delivery) -> None:
         """Hand out answers. Called by the core, under the transport's lock."""
-        self._connection.state.undelivered -= delivery.size
+        self._connection.state.taken(self._consumers.settler.core, delivery.size)
         for message in delivery.messages():
             answer = self._waiting.pop(message.properties.correlation_id or "", None)
             if answer is not None and not answer.done():

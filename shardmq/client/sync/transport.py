@@ -23,6 +23,7 @@ from shardmq.client.api.defaults import (
 )
 from shardmq.client.api.tls import hung_up
 from shardmq.client.api.url import Address
+from shardmq.client.core.channel import ChannelCore
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.interfaces import IgnoredReply
 from shardmq.client.sync.answers import AnswerReader, PendingAnswer
@@ -139,10 +140,10 @@ class Transport(AnswerReader):
             self._waiting_for_room.append(answer)
         self.wait(answer, seconds, f"sending ({self._unsent_bytes} bytes are unsent)")
 
-    def taken(self, size: int) -> None:
+    def taken(self, channel: ChannelCore, size: int) -> None:
         """Count delivered bytes as taken by their consumer."""
         with self.lock:
-            self._state.undelivered -= size
+            self._state.taken(channel, size)
             if not self._interest & select.POLLIN and not self._is_reading_held():
                 self._wake()
 

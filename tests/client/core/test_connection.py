@@ -208,6 +208,22 @@ def test_undelivered_bytes_are_counted_until_they_are_taken() -> None:
     hear(core, delivery(1, 4))
     assert core.state.undelivered == inbox.deliveries[0].size
     assert not channel.unacked
+    core.state.taken(channel, inbox.deliveries[0].size)
+    assert core.state.undelivered == 0
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_what_came_on_a_channel_that_has_ended_is_waited_for_by_nobody(is_ours: bool) -> None:
+    core, channel = opened()
+    inbox = consuming(core, channel, auto_ack=True)
+    hear(core, delivery(1, 4))
+    if is_ours:
+        core.close_channel(channel, ChannelError("closed"), Waiter())
+    else:
+        hear(core, ChannelClose(0, 1, 406, "unknown delivery tag"))
+    assert core.state.undelivered == 0
+    core.state.taken(channel, inbox.deliveries[0].size)
+    assert core.state.undelivered == 0
 
 
 def test_an_answer_to_what_was_never_asked_is_a_protocol_error() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import shardmq
 from shardmq import errors
+from shardmq.client.api.defaults import UNDELIVERED_BYTES_MAX
 from shardmq.client.core.dispatch import FrameDispatcher
 from shardmq.client.sync.workers import SerialExecutor, WorkerPool
 from shardmq.cmd.run.broker import Broker
@@ -287,3 +288,29 @@ def test_an_iterator_that_the_garbage_collector_ends_under_a_lock_of_the_library
             time.sleep(0.01)
         assert (message := channel.basic_get(queue)) is not None
         assert message.body == b"unseen"
+
+
+def test_channels_that_end_with_messages_nobody_took_do_not_stop_other_consumers(
+    connection: shardmq.Connection, queue: str
+) -> None:
+    """So much is taken in advance, and no more: what an ended channel had does not count."""
+    body = bytes(4 << 20)
+    count = UNDELIVERED_BYTES_MAX // len(body) + 2
+    left = connection.channel()
+    messages = left.consume(queue, prefetch=count)
+    with connection.channel().publisher() as publisher:
+        publisher.publish_many("", queue, [body] * count)
+    while connection._core.state.undelivered < UNDELIVERED_BYTES_MAX:
+        pass
+    left.close()
+    all_there, got = threading.Event(), [0]
+
+    def handle(message: shardmq.Message) -> None:
+        message.ack()
+        got[0] += 1
+        if got[0] == count:
+            all_there.set()
+
+    connection.channel().basic_consume(queue, handle, prefetch=2)
+    assert all_there.wait(20), f"{got[0]} of {count} came"
+    messages.close()  # type: ignore[attr-defined]

@@ -66,14 +66,15 @@ class HandedOut:
 
     def ack_all(self) -> None:
         """Ack all that was handed out and not settled."""
-        if not self._tags:
-            with self._guard:
+        with self._guard:
+            is_newest_alone = not self._tags
+            if is_newest_alone:
                 newest, self._newest = self._newest, 0
-            if newest:
-                self._channel.ack_one(newest)
-            return
-        for first, last in self.take_all():
-            self._channel.ack(first, last)
+        if not is_newest_alone:
+            for first, last in self.take_all():
+                self._channel.ack(first, last)
+        elif newest:
+            self._channel.ack_one(newest)
 
     def held(self) -> list[tuple[int, int]]:
         """What was handed out and not settled, as ranges of delivery tags."""
