@@ -14,7 +14,7 @@ FLIPS  ?= 200
 FUZZ   ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help up tree test lint demo bench bench-compare bench-growth bench-spark figures recording pictures faults fuzz clean
+.PHONY: help up tree test ready compiled lint demo bench bench-compare bench-growth bench-spark figures recording pictures faults fuzz clean
 
 help:
 	@echo "make up      start a broker with 4 shards in the foreground (ARGS='--port 5673' for more options)"
@@ -54,15 +54,24 @@ $(VENV)/installed-demo: $(VENV)/installed
 	@$(PIP) --editable '.[$(DEMO)]'
 	@touch $@
 
+# What Python brings is often a pip of years ago, which takes twice the processor time for packages as many as the tests'.
+$(VENV)/newest-pip: | $(BIN)/python
+	@$(PIP) --upgrade pip
+	@touch $@
+
 # All at once, and Python compiles what the tests use: pip would compile twice as much, on one core.
-$(VENV)/installed-test: pyproject.toml | $(BIN)/python
+$(VENV)/installed-test: pyproject.toml | $(VENV)/newest-pip
 	@echo "installing shardmq and what the tests need …"
 	@$(PIP) --no-compile --editable '.[test]'
 	@touch $(VENV)/installed $(VENV)/installed-demo $@
 
-# Clients of other languages; fetched again when the Python ones may be of other versions.
-$(VENV)/installed-peers: tests/amqp/peers.py $(VENV)/installed-test
+# Clients of other languages; fetched again when the Python ones may be of other versions. Most can come before those.
+$(VENV)/fetched-peers: tests/amqp/peers.py | $(VENV)/newest-pip
 	@echo "fetching AMQP clients …"
+	@$(BIN)/python tests/amqp/peers.py $(VENV)/peers
+	@touch $@
+
+$(VENV)/installed-peers: tests/amqp/peers.py $(VENV)/installed-test | $(VENV)/fetched-peers
 	@$(BIN)/python tests/amqp/peers.py $(VENV)/peers $@
 
 $(VENV)/installed-fuzz: $(VENV)/installed-test
@@ -120,9 +129,15 @@ lint: $(VENV)/installed-test tree
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
 
-# While one core lints, the other compiles the tests: each of the workers would do it for itself.
-test: $(VENV)/installed-test tree
-	@$(BIN)/pytest --collect-only --quiet >/dev/null 2>&1 & $(MAKE) --no-print-directory lint $(VENV)/installed-peers && wait
+# Compiles the tests, which each of the workers would do for itself; what does not compile is told by these.
+compiled: $(VENV)/installed-test tree
+	@$(BIN)/pytest --collect-only --quiet >/dev/null 2>&1 || true
+
+ready: $(VENV)/fetched-peers $(VENV)/installed-test compiled lint $(VENV)/installed-peers
+
+# Two at a time: peers are fetched while pip installs, and tests compiled while types are checked.
+test:
+	@$(MAKE) --no-print-directory --jobs=2 ready
 	$(BIN)/pytest --numprocesses 6 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 faults: $(VENV)/installed-test tree

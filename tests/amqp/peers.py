@@ -1,14 +1,16 @@
 """Fetches clients that are no Python packages, and what Python's ship beside theirs, for the tests.
 
-    python peers.py FOLDER STAMP
+    python peers.py FOLDER [STAMP]
 
 Into FOLDER come `debian/` (clients in C and Java, the machine-readable specification), `sdists/` (source distributions
 of py-amqp and kombu as installed, with their own integration tests), `node/` (amqplib, and axe-core for the page),
 `management/` (rabbitmqadmin, and Nagios' checks of RabbitMQ), `managers/` (clients of the HTTP API in Python) and
 `browser/` (Chromium and its driver, where the machine has none). Nothing needs root. What cannot be had here is said,
 and its tests are skipped; where SHARDMQ_PEERS is "required" it is an error. STAMP is touched when all is there.
+Without STAMP it fetches what can come before Python's clients are installed, and leaves the rest to a later run.
 """
 
+import contextlib
 import importlib.metadata
 import os
 import shutil
@@ -136,13 +138,13 @@ def installed(name: str) -> str:
 Fetch = Callable[[Path, list[str]], None]
 PEERS: Final[dict[str, tuple[Fetch, list[str]]]] = {
     "debian": (fetch_debian, [*DEBIAN]),
-    "sdists": (fetch_sdists, [installed(name) for name in SDISTS]),
+    "sdists": (fetch_sdists, [*SDISTS]),
     "node": (fetch_node, [*NODE]),
     "management": (fetch_debian, [*MANAGEMENT]),
     "managers": (fetch_python, [*MANAGERS]),
     "browser": (fetch_browser, [*BROWSER]),
 }
-"""What fetches each folder, and what is to be in it."""
+"""What fetches each folder, and what is to be in it; of `sdists` in the versions that are installed."""
 
 HOLDS: Final = "holds.txt"
 """Beside what a folder holds: the names it was fetched by. It is the last to come, so the folder is whole."""
@@ -151,6 +153,8 @@ HOLDS: Final = "holds.txt"
 def fetch(folder: Path, name: str) -> None:
     """Fetch one folder, unless it has what it is to have."""
     fetch_it, wanted = PEERS[name]
+    if name == "sdists":
+        wanted = [installed(each) for each in wanted]
     holds, names = folder / name / HOLDS, "".join([f"{each}\n" for each in wanted])
     if holds.exists() and holds.read_text() == names:
         return
@@ -158,6 +162,14 @@ def fetch(folder: Path, name: str) -> None:
     (folder / name).mkdir(parents=True)
     fetch_it(folder / name, wanted)
     holds.write_text(names)
+
+
+def fetch_early(folder: Path) -> None:
+    """Fetch what needs no package of the tests; what cannot be had is tried again, and said, when all are fetched."""
+    for name in PEERS:
+        if name != "sdists":
+            with contextlib.suppress(CannotFetch):
+                fetch(folder, name)
 
 
 def main(folder: Path, stamp: Path) -> str | None:
@@ -178,4 +190,5 @@ def main(folder: Path, stamp: Path) -> str | None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]).absolute(), Path(sys.argv[2])))
+    place = Path(sys.argv[1]).absolute()
+    sys.exit(main(place, Path(sys.argv[2])) if len(sys.argv) > 2 else fetch_early(place))
