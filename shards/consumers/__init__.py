@@ -7,5 +7,6 @@ round_robin.py   Consumers of a queue, in turn.
 readers.py       Readers of a partition, each from its cursor, and its groups.
 group_members.py A group's consumers of one partition.
 member_turns.py  The members of a group, in turn; those of a shared one are asked to take more.
+ack_latency.py   How long a consumer takes to acknowledge.
 ack_timeouts.py  Deliveries that are unsettled for too long.
 """

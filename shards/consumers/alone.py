@@ -2,6 +2,7 @@
 
 from shardmq.limits import NAME_BYTES_MAX
 from shardmq.message.record import cost
+from shardmq.shards.consumers.ack_latency import ARMED
 from shardmq.shards.consumers.consumer import Consumer
 from shardmq.shards.consumers.serving import post_fresh
 from shardmq.shards.queues.plain_queue import PlainQueue
@@ -28,5 +29,7 @@ def serve_alone(source: PlainQueue, consumer: Consumer) -> bool:
     first, batch = only
     consumer.room = room - cost(batch, overhead)
     consumer.held.add(first, first + batch.count)
+    if consumer.latency.timed == ARMED:
+        consumer.latency.begin(first)
     post_fresh(consumer.peer, consumer.number, first, batch)
     return True

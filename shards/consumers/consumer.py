@@ -5,6 +5,7 @@ from typing import Any, Final, Protocol
 from shardmq.bus.listener import Peer
 from shardmq.limits import DELIVERY_CREDIT_SHARE
 from shardmq.ranges import RangeSet
+from shardmq.shards.consumers.ack_latency import ARMED, AckLatency
 from shardmq.shards.consumers.ack_timeouts import AckTimeouts
 from shardmq.shards.queues.queue import Queue
 from shardmq.shards.segments.segment import Ranges
@@ -65,6 +66,7 @@ class Consumer:
         stale: what it held when its group was sent elsewhere: settling it has no effect; None for nothing.
         is_behind_stale: whether some of that is to be delivered again: it gets nothing before all of it is settled.
         fresh_from: what it got from this number on, it got as the first.
+        latency: how long it takes to acknowledge.
     """
 
     __slots__ = (
@@ -79,6 +81,7 @@ class Consumer:
         "is_behind_stale",
         "is_tallied",
         "is_waiting",
+        "latency",
         "number",
         "overhead",
         "peer",
@@ -129,6 +132,7 @@ class Consumer:
         self.fresh_from = 0
         self.stale: RangeSet | None = None
         self.is_behind_stale = False
+        self.latency = AckLatency()
 
     def move_to(self, queue: Queue) -> None:
         """Get the same queue's messages from another object that has them from now on."""
@@ -160,6 +164,8 @@ class Consumer:
 
     def release(self, start: int, end: int) -> list[tuple[int, int]]:
         """Take numbers out of what it holds; returns those it really held."""
+        if start <= self.latency.timed < end:
+            self.latency.end()
         if self.stale is None:
             return self.held.take(start, end)
         stale = self.stale.take(start, end)
@@ -184,6 +190,8 @@ class Consumer:
         self.held.add(first, end)
         if self.timeouts is not None:
             self.timeouts.add(first, end, again)
+        if self.latency.timed == ARMED:
+            self.latency.begin(first)
 
     def tally_delivered(self, count: int) -> None:
         """Count messages that go out to it."""
@@ -212,4 +220,5 @@ class Consumer:
             "exclusive": self.exclusive,
             "active": self.is_active,
             "unacked": self.held.count,
+            **self.latency.table(),
         }

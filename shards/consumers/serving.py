@@ -9,6 +9,7 @@ from shardmq.bus.messages.shard import Delivered, Spent, Wanted
 from shardmq.limits import NAME_BYTES_MAX
 from shardmq.message.record import cost
 from shardmq.message.record_batch import RecordBatch
+from shardmq.shards.consumers.ack_latency import ARMED
 from shardmq.shards.consumers.consumer import Consumer
 from shardmq.shards.queues.delivery import Delivery
 from shardmq.shards.segments.segment import Ranges
@@ -55,7 +56,7 @@ def serve(source: Source, consumer: Consumer, limit: int) -> bool:
         consumer.room -= cost(batch, consumer.overhead)
         if not consumer.settles:
             source.settle([(first, end)])
-        elif consumer.timeouts is None:
+        elif consumer.timeouts is None and consumer.latency.timed != ARMED:
             consumer.held.add(first, end)
         else:
             consumer.hold(first, end, redelivered)
@@ -107,7 +108,7 @@ def serve_each(source: Source, consumers: Sequence[Consumer]) -> int:
             consumer.room -= cost(single, consumer.overhead)
             if not consumer.settles:
                 source.settle([(number, number + 1)])
-            elif consumer.timeouts is None:
+            elif consumer.timeouts is None and consumer.latency.timed != ARMED:
                 consumer.held.add(number, number + 1)
             else:
                 consumer.hold(number, number + 1, redelivered)

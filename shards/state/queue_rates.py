@@ -51,6 +51,8 @@ class QueueRates:
                 sample = hosted.sample = Sample(since, (*_NOTHING, *counts[-len(GAUGES) :]))
             if sample.take(now, counts):
                 self._moving[number] = hosted
+            for consumer in hosted.consumers:
+                consumer.latency.look(consumer.latency.timed in consumer.held)
 
     def counted(self, name: str, queues: Iterable[HostedQueue]) -> int:
         """What was counted under one of COUNTS, of queues that are here and of those that are deleted."""

@@ -1,10 +1,13 @@
 """`shardmq connection`, `channel` and `consumer`: which clients are there, and what they do."""
 
+import time
 from typing import Final
 
 import click
 
-from shardmq.cmd.terminal.connection import carry_out, rows_of
+from shardmq.client.api.url import parse_all
+from shardmq.cmd.terminal.completion import completing
+from shardmq.cmd.terminal.connection import carry_out, connected, rows_of
 from shardmq.cmd.terminal.options import JSON, LIST, URL
 from shardmq.cmd.terminal.rows import Column, Row, RowChoice, extras, features, names, numbers
 from shardmq.cmd.terminal.tables import print_list
@@ -38,6 +41,12 @@ CONSUMER_COLUMNS: Final = (
     *numbers("prefetch", "priority"),
     features("auto_ack", "exclusive", otherwise=""),
     *extras("user", "channel", "auto_ack", "exclusive"),
+)
+OF_QUEUE_COLUMNS: Final = (
+    *names("tag", "connection"),
+    *numbers("prefetch", "unacked", "oldest_unacked_ms", "ack_latency_ms", "ack_latency_ms_max"),
+    features("auto_ack", "exclusive", otherwise=""),
+    *extras("queue", "vhost", "user", "channel", "priority", "auto_ack", "exclusive", "active"),
 )
 
 
@@ -84,8 +93,36 @@ def channel_list(*, url: str, choice: RowChoice, as_json: bool) -> None:
 
 
 @consumer.command("list")
+@click.option(
+    "--queue",
+    default="",
+    shell_complete=completing("queues"),
+    help="Those of one queue alone, with what each holds and how long it takes to acknowledge.",
+)
 @URL
 @LIST
-def consumer_list(*, url: str, choice: RowChoice, as_json: bool) -> None:
+def consumer_list(*, queue: str, url: str, choice: RowChoice, as_json: bool) -> None:
     """Show the consumers of the connections this user may see."""
-    print_list("consumers", rows_of(url, "consumers"), CONSUMER_COLUMNS, choice, as_json)
+    if queue:
+        print_list("consumers", _consumers_of(url, queue), OF_QUEUE_COLUMNS, choice, as_json)
+    else:
+        print_list("consumers", rows_of(url, "consumers"), CONSUMER_COLUMNS, choice, as_json)
+
+
+def _consumers_of(url: str, queue: str) -> list[Row]:
+    """The consumers of one queue, each with what its shard says of it."""
+    vhost = parse_all(url)[0].vhost
+    with connected(url) as connection:
+        held = connection.stats_get("queues", vhost, queue)["consumer_list"]
+        rows = connection.topology("consumers")
+    by_number = {(row["gateway"], row["consumer"]): row for row in held}
+    return [
+        row | _with_age(by_number.get((row.get("gateway"), row.get("consumer")), {}))
+        for row in rows
+        if (row["vhost"], row["queue"]) == (vhost, queue)
+    ]
+
+
+def _with_age(held: Row) -> Row:
+    at = held.get("oldest_unacked_at")
+    return held | {"oldest_unacked_ms": None if at is None else max(0, round(1000 * time.time()) - at)}

@@ -177,11 +177,16 @@ async def consumers_of_queue(call: Call, vhost: str, queue: Row) -> list[Row]:
     ]
 
 
+LATENCIES: Final = ("ack_latency_ms", "ack_latency_ms_max")
+"""From delivery until it is settled, of the last messages that were timed: the middle and the longest."""
+
+
 def _held(consumer: Row | None) -> Row:
     """What a consumer holds, as its shard says."""
     if consumer is None:
         return {}
-    held = {"active": consumer["active"], "unacked": consumer["unacked"]}
+    held = {name: consumer[name] for name in ("active", "unacked")}
+    held |= {name: consumer[name] for name in LATENCIES if consumer.get(name) is not None}
     if consumer["oldest_unacked_at"] is not None:
         held["oldest_unacked_ms"] = max(0, round(time.time() * 1000) - consumer["oldest_unacked_at"])
     return held

@@ -198,6 +198,10 @@ class Consumer(TypedDict):
     arguments: Row
     queue: Place
     channel_details: Row
+    unacked: NotRequired[int]
+    oldest_unacked_ms: NotRequired[int]
+    ack_latency_ms: NotRequired[float]
+    ack_latency_ms_max: NotRequired[float]
 
 
 class Vhost(TypedDict):

@@ -29,7 +29,7 @@ export function bytes(value) {
 
 export function duration(milliseconds) {
   if (milliseconds === undefined || milliseconds === null) return UNKNOWN;
-  if (milliseconds < 1000) return `${Math.round(milliseconds)} ms`;
+  if (milliseconds < 1000) return `${milliseconds < 10 ? fine.format(milliseconds) : Math.round(milliseconds)} ms`;
   const seconds = Math.floor(milliseconds / 1000);
   if (seconds < 60) return `${fine.format(milliseconds / 1000)} s`;
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;

@@ -7,6 +7,7 @@ import pytest
 
 import shardmq
 from shardmq.cmd.run.broker import Broker
+from tests.faults.saboteur import until
 
 Printed = Callable[..., bytes]
 Parsed = Callable[..., Any]
@@ -113,13 +114,21 @@ def test_declaring_it_otherwise_fails_and_says_how_it_differs(printed: Printed, 
     assert "durable" in refused("queue", "declare", "settled", "--transient")
 
 
-def test_who_is_connected_is_listed_and_can_be_sent_away(at: Broker, printed: Printed, parsed: Parsed) -> None:
+def test_who_is_connected_is_listed_and_can_be_sent_away(
+    at: Broker, printed: Printed, parsed: Parsed, refused: Refused
+) -> None:
     connection = shardmq.connect(at.url, recovery=None)
     channel = connection.channel()
     channel.queue_declare("watched", durable=True)
     channel.basic_consume("watched", lambda message: message.ack(), prefetch=7)
+    channel.basic_publish("", "watched", b"")
     (consumer,) = parsed("consumer", "list")
     assert (consumer["queue"], consumer["prefetch"], consumer["user"]) == ("watched", 7, "guest")
+    until(lambda: parsed("consumer", "list", "--queue", "watched")[0]["ack_latency_ms"] is not None, "an ack is timed")
+    (held,) = parsed("consumer", "list", "--queue", "watched")
+    assert (held["tag"], held["prefetch"], held["unacked"], held["oldest_unacked_ms"]) == (consumer["tag"], 7, 0, None)
+    assert 0 < held["ack_latency_ms"] <= held["ack_latency_ms_max"]
+    assert "no queue 'nowhere'" in refused("consumer", "list", "--queue", "nowhere")
     name = consumer["connection"]
     assert any(row["connection"] == name and row["consumers"] == 1 for row in parsed("channel", "list"))
     assert any(row["name"] == name and row["channels"] >= 1 for row in parsed("connection", "list"))

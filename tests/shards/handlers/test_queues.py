@@ -199,6 +199,8 @@ def test_the_status_names_consumers(shard: Shard) -> None:
             "exclusive": False,
             "active": True,
             "unacked": 3,
+            "ack_latency_ms": None,
+            "ack_latency_ms_max": None,
         }
     ]
     assert shard.ask(Call(5, Inspect()))["alarms"] == []

@@ -7,6 +7,7 @@ import { useAnswer } from "../live.js";
 import { go, link } from "../route.js";
 import { BindingsTable } from "../parts/bindings.js";
 import { Chart } from "../parts/chart.js";
+import { Command } from "../parts/command.js";
 import { ConfirmButton, DialogButton, Form } from "../parts/dialog.js";
 import { useHistory } from "../parts/history.js";
 import { Findings } from "../parts/findings.js";
@@ -80,7 +81,7 @@ function Shown({ queue, place, again }) {
         ]}
       />
     </section>
-    <${Consumers} rows=${queue.consumer_details ?? []} />
+    <${Consumers} rows=${queue.consumer_details ?? []} ...${{ vhost, name }} />
     <${Bindings} vhost=${vhost} name=${name} place=${place} />
     <${Browse} vhost=${vhost} name=${name} />
     <${Publish} vhost=${vhost} exchange="amq.default" routingKey=${name} isKeyFixed=${true} onDone=${again} />
@@ -111,7 +112,14 @@ function reasonsOf(queue) {
   return said;
 }
 
-function Consumers({ rows }) {
+// How long messages are with a consumer before it acknowledges or rejects them.
+function Latency({ row: { ack_required: isAsked, ack_latency_ms: half, ack_latency_ms_max: most } }) {
+  if (!isAsked) return html`<span class="dim">at once</span>`;
+  if (half === undefined) return html`<span class="dim">not yet known</span>`;
+  return html`${duration(half)} <small class="dim">at most ${duration(most)}</small>`;
+}
+
+function Consumers({ rows, vhost, name }) {
   const columns = [
     { title: "Consumer", isName: true, cell: (row) => html`<code>${row.consumer_tag}</code>` },
     {
@@ -119,15 +127,17 @@ function Consumers({ rows }) {
       cell: (row) => html`<a href=${link(["connections", row.channel_details?.connection_name ?? ""])}>${row.channel_details?.connection_name}</a>`,
     },
     { title: "Channel", isNumber: true, cell: (row) => count(row.channel_details?.number) },
-    { title: "Acknowledges", cell: (row) => (row.ack_required ? "yes" : "no") },
+    { title: "Has to acknowledge", cell: (row) => (row.ack_required ? "yes" : "no") },
     { title: "Active", cell: (row) => (row.active === false ? "waits" : "yes") },
     { title: "Prefetch", isNumber: true, cell: (row) => (row.prefetch_count ? count(row.prefetch_count) : "no limit") },
     { title: "Unacked", isNumber: true, cell: (row) => count(row.unacked) },
-    { title: "Oldest", isNumber: true, cell: (row) => (row.oldest_unacked_ms ? duration(row.oldest_unacked_ms) : "") },
+    { title: "Oldest unacked", isNumber: true, cell: (row) => (row.oldest_unacked_ms === undefined ? "" : duration(row.oldest_unacked_ms)) },
+    { title: "Acknowledges after", isNumber: true, cell: (row) => html`<${Latency} row=${row} />` },
   ];
   return html`<section class="card">
     <h2>Consumers</h2>
     <${Table} columns=${columns} rows=${rows} caption="Consumers" empty="Nobody consumes this queue." />
+    <${Command} words=${["consumer", "list", "--queue", name]} vhost=${vhost} />
   </section>`;
 }
 
