@@ -82,7 +82,7 @@ INSIDE = {
         ("api", "metrics"),
         ("page", "web"),
         ("state",),
-        ("samples", "findings", "probes", "dead_letters"),
+        ("samples", "findings", "probes", "dead_letters", "republishing"),
     ),
     "shardmq.shovels": (
         ("process",),

@@ -1,9 +1,12 @@
 """The command lines that the page shows, gathered from its views and from what opens in them."""
 
+from datetime import UTC, datetime
 from typing import Final
 
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+
+import shardmq
 
 from .window import Page
 
@@ -40,6 +43,28 @@ ASKING: Final = (
     "vhost delete",
 )
 """Commands that ask before they lose something."""
+
+
+def filled_lines_of(page: Page, url: str, connection: shardmq.Connection) -> list[str]:
+    """The command lines of all views, over a virtual host with names that need care in a shell."""
+    connection.vhost_put("eu west")
+    connection.user_put("a-user", "secret", tags=["management"])
+    connection.permission_put("guest", "eu west", ".*", ".*", ".*")
+    connection.policy_put("eu west", "-cap", {"pattern": "^-odd", "definition": {"max-length": 9}})
+    with shardmq.connect(f"{url}eu%20west") as other:
+        channel = other.channel()
+        for name in ("-odd's", "made"):
+            channel.queue_declare(name, durable=True)
+        for name in ("-fan", "made"):
+            channel.exchange_declare(name, "fanout")
+        channel.topic_declare("-log", 1)
+        channel.group_commit("-log", "-team", {0: 0})
+        dead = {
+            "x-death": [{"queue": "made", "reason": "expired", "count": 1, "time": datetime(2001, 1, 1, tzinfo=UTC)}]
+        }
+        channel.basic_publish("", "-odd's", b"", shardmq.Properties(headers=dead))
+        channel.transaction("-tx").publish("", "made", b"staged")
+        return lines_of(page)
 
 
 def lines_of(page: Page) -> list[str]:

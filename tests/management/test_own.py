@@ -3,6 +3,7 @@
 import base64
 import gzip
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 
@@ -71,6 +72,61 @@ def test_messages_are_moved_in_order(channel: shardmq.Channel, admin: Browser) -
     assert admin.ask("POST", "/shardmq/queues/%2F/source/move", {"to": "target", "limit": 4}) == {"moved": 4, "left": 6}
     assert admin.ask("POST", "/shardmq/queues/%2F/source/move", {"to": "target"}) == {"moved": 6, "left": 0}
     assert [message.body for message in channel.queue_peek("target", 0, 20)] == [b"%d" % number for number in range(10)]
+
+
+def test_a_changed_copy_is_published_and_the_original_stays_or_goes(channel: shardmq.Channel, admin: Browser) -> None:
+    channel.queue_declare("draft", durable=True)
+    at = datetime(2001, 2, 3, tzinfo=UTC)
+    headers = {"at": at, "raw": b"\0\xff", "keep": 1, "drop": 2}
+    properties = shardmq.Properties(headers=headers, content_type="text/plain", app_id="shop", user_id="guest")
+    channel.basic_publish("", "draft", b"\0first", properties)
+    path = "/shardmq/queues/%2F/draft/republish"
+    position = admin.get("/shardmq/queues/%2F/draft/messages")["messages"][0]["position"]
+    patch = {"headers": {"drop": None, "keep": 3, "new": "x"}, "content_type": None, "priority": 4}
+    asked = {"position": position, "properties": patch}
+    assert admin.post(path, asked) == {"routed": True, "removed": False}
+    assert admin.post(path, {**asked, "payload": "changed", "remove": True}) == {"routed": True, "removed": True}
+    copies = channel.queue_peek("draft", 0, 9)
+    assert [bytes(copy.body) for copy in copies] == [b"\0first", b"changed"]
+    for copy in copies:
+        assert copy.properties.headers == {"at": at, "raw": b"\0\xff", "keep": 3, "new": "x"}
+        assert (copy.properties.content_type, copy.properties.app_id, copy.properties.priority) == (None, "shop", 4)
+    position += 1
+    lost = {"position": position, "exchange": "amq.direct", "routing_key": "nobody", "remove": True}
+    assert admin.post(path, lost) == {"routed": False, "removed": False}
+    assert [bytes(copy.body) for copy in channel.queue_peek("draft", 0, 9)] == [b"\0first", b"changed"]
+    refused = [
+        ({"position": 999}, 404),
+        ({"position": 999, "remove": True}, 404),
+        ({"position": position, "exchange": "nowhere"}, 404),
+        ({"position": position, "exchange": "nowhere", "remove": True}, 404),
+        ({"position": position, "properties": {"colour": None}}, 400),
+        ({"position": position, "payload": "?", "payload_encoding": "base64"}, 400),
+        ({}, 400),
+    ]
+    for body, status in refused:
+        with pytest.raises(Refused) as error:
+            admin.post(path, body)
+        assert error.value.status == status, body
+    assert len(channel.queue_peek("draft", 0, 9)) == 2
+
+
+def test_a_message_of_a_topic_is_copied_and_stays(channel: shardmq.Channel, admin: Browser) -> None:
+    channel.topic_declare("drafts", 1)
+    channel.queue_declare("copied", durable=True)
+    channel.basic_publish("", "drafts-0", b"x" * 40_000)
+    found = admin.get("/shardmq/topics/%2F/drafts/messages?count=1&body_bytes=100000")["messages"][0]
+    assert (found["is_truncated"], len(base64.b64decode(found["payload_base64"]))) == (False, 40_000)
+    body = {"position": 0, "exchange": "", "routing_key": "copied"}
+    path = "/shardmq/topics/%2F/drafts/republish"
+    assert admin.post(path, body) == {"routed": True, "removed": False}
+    (copy,) = channel.queue_peek("copied", 0, 9)
+    assert copy.body == b"x" * 40_000
+    with pytest.raises(Refused, match="a topic keeps its messages"):
+        admin.post(path, {**body, "remove": True})
+    with pytest.raises(Refused, match="404"):
+        admin.post(path, {**body, "position": 1})
+    channel.topic_delete("drafts")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import json
 import os
 import shlex
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
@@ -18,7 +17,8 @@ from shardmq.cmd.main import run
 from shardmq.cmd.run.broker import Broker
 
 from .browser import Browser
-from .command_lines import ASKING, lines_of
+from .command_lines import ASKING, filled_lines_of
+from .operating import cancel_long_work, edit_and_publish, redrive_one, watch
 from .searching import search_a_topic
 from .shovelling import add_and_delete_shovels
 from .window import Page, chromium, start_chromium
@@ -223,6 +223,22 @@ def test_dead_letters_of_one_reason_are_redriven_after_a_dry_run(page: Page, cha
     assert channel.queue_declare("work", passive=True).messages == 3
 
 
+def test_queues_are_watched_in_the_list_and_their_consumers_timed(page: Page, connection: shardmq.Connection) -> None:
+    watch(page, connection)
+
+
+def test_one_dead_letter_is_redriven(page: Page, managed: Broker, channel: shardmq.Channel) -> None:
+    redrive_one(page, channel, managed.url)
+
+
+def test_a_message_is_edited_and_a_copy_published(page: Page, managed: Broker, channel: shardmq.Channel) -> None:
+    edit_and_publish(page, channel, managed.url)
+
+
+def test_what_takes_long_is_cancelled(page: Page, channel: shardmq.Channel) -> None:
+    cancel_long_work(page, channel)
+
+
 def test_a_transaction_is_given_up(page: Page, channel: shardmq.Channel, connection: shardmq.Connection) -> None:
     transaction = channel.transaction("half a batch")
     transaction.publish("", "billing", b"staged")
@@ -255,24 +271,7 @@ def test_definitions_are_imported(page: Page, channel: shardmq.Channel, tmp_path
 def test_every_command_line_does_what_the_page_does(
     page: Page, managed: Broker, connection: shardmq.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connection.vhost_put("eu west")
-    connection.user_put("a-user", "secret", tags=["management"])
-    connection.permission_put("guest", "eu west", ".*", ".*", ".*")
-    connection.policy_put("eu west", "-cap", {"pattern": "^-odd", "definition": {"max-length": 9}})
-    with shardmq.connect(f"{managed.url}eu%20west") as other:
-        channel = other.channel()
-        for name in ("-odd's", "made"):
-            channel.queue_declare(name, durable=True)
-        for name in ("-fan", "made"):
-            channel.exchange_declare(name, "fanout")
-        channel.topic_declare("-log", 1)
-        channel.group_commit("-log", "-team", {0: 0})
-        dead = {
-            "x-death": [{"queue": "made", "reason": "expired", "count": 1, "time": datetime(2001, 1, 1, tzinfo=UTC)}]
-        }
-        channel.basic_publish("", "-odd's", b"", shardmq.Properties(headers=dead))
-        channel.transaction("-tx").publish("", "made", b"staged")
-        lines = lines_of(page)
+    lines = filled_lines_of(page, managed.url, connection)
     monkeypatch.setenv("SHARDMQ_URL", managed.url)
     monkeypatch.setenv("SHARDMQ_NEW_PASSWORD", "secret")
     monkeypatch.chdir(tmp_path)

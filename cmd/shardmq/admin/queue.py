@@ -1,4 +1,4 @@
-"""`shardmq queue`: list, declare, delete, purge; `peek`, `search` and `move` are in files of their own."""
+"""`shardmq queue`: list, declare, delete, purge; `peek`, `search`, `move` and `republish` are in files of their own."""
 
 from typing import Any, Final
 
@@ -6,6 +6,7 @@ import click
 
 from shardmq.cmd.messages.move import move
 from shardmq.cmd.messages.peek import peek
+from shardmq.cmd.messages.republish import republish
 from shardmq.cmd.messages.search import search
 from shardmq.cmd.terminal.completion import completing
 from shardmq.cmd.terminal.connection import carry_out, connected, on_channel, rows_of
@@ -34,12 +35,13 @@ COLUMNS: Final = (
 
 @click.group()
 def queue() -> None:
-    """Queues: list, declare, delete, purge, peek, search, move."""
+    """Queues: list, declare, delete, purge, peek, search, move, republish."""
 
 
 queue.add_command(peek)
 queue.add_command(search)
 queue.add_command(move)
+queue.add_command(republish)
 
 
 @queue.command("list")

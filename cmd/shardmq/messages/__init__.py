@@ -5,6 +5,7 @@ consume.py        `shardmq consume`.
 peek.py           `shardmq queue peek`.
 search.py         `shardmq queue search` and `shardmq topic search`.
 move.py           `shardmq queue move`.
+republish.py      `shardmq queue republish`.
 shovel.py         `shardmq shovel`.
 tap.py            `shardmq tap`.
 dead_letters.py   `shardmq dead-letters`: list, redrive.

@@ -81,7 +81,7 @@ def _chosen(options: dict[str, Any]) -> "SearchFilters":
     return filters_of(options, death)
 
 
-def _over(url: str, work: "Callable[[Connection], Coroutine[Any, Any, Done]]") -> Done:
+def over(url: str, work: "Callable[[Connection], Coroutine[Any, Any, Done]]") -> Done:
     """Do something over a connection of its own."""
     from shardmq.client.aio.connection import connect
 
@@ -132,7 +132,7 @@ def dead_letters_list(*, queue: str, url: str, choice: RowChoice, as_json: bool,
             warn(f"queue '{missed['queue']}' was not looked at: {missed['reason']}")
         return groups.rows()
 
-    rows = _over(url, of_queue if queue else of_all)
+    rows = over(url, of_queue if queue else of_all)
     print_list("dead letters", rows, COLUMNS, choice, as_json, "row")
 
 
@@ -145,6 +145,7 @@ async def _queues(connection: "Connection") -> list[Row]:
 @dead_letters.command("redrive")
 @click.argument("queue", shell_complete=completing("queues"))
 @lambda command: all_of(command, (*_DEATHS, *CONTENT))
+@click.option("--message-id", default="", help="Only the one with this id, the publisher's or the broker's.")
 @click.option("--limit", type=click.IntRange(1), help="Redrive so many at most.  [default: all that are ready now]")
 @click.option("--dry-run", is_flag=True, help="Say how many would go to which queue, and do nothing.")
 @click.option(
@@ -167,7 +168,7 @@ def redrive(*, queue: str, dry_run: bool, file: Any, name: str, url: str, as_jso
         queue, name or uuid.uuid4().hex[:16], {**options, "shown": file.name if file is not None else ""}, shown, url
     )
     try:
-        _over(url, run.look if dry_run else partial(run.carry_out, as_json))
+        over(url, run.look if dry_run else partial(run.carry_out, as_json))
     except (ShardmqError, KeyboardInterrupt) as fault:
         is_refused = isinstance(fault, AccessRefused) and not run.redriven  # there is nothing to finish
         if not dry_run and run.is_begun and not is_refused:

@@ -31,8 +31,8 @@ ALIVENESS_QUEUE: Final = "aliveness-test"
 async def publish(call: Call) -> Answer:
     """Publish a message, and answer when it is confirmed."""
     vhost, exchange, body = call.part("vhost"), exchange_name(call.part("exchange")), await call.body()
-    routing_key, payload = text(body, "routing_key"), _payload(body)
-    properties = _properties(table(body, "properties"))
+    routing_key, payload = text(body, "routing_key"), payload_in(body)
+    properties = properties_in(table(body, "properties"))
     channel = await call.channel(vhost)
     try:
         await channel.basic_publish(exchange, routing_key, payload, properties, mandatory=True)
@@ -41,7 +41,12 @@ async def publish(call: Call) -> Answer:
     return Answer({"routed": True})
 
 
-def _payload(body: Row) -> bytes:
+def payload_in(body: Row) -> bytes:
+    """The body of a message that a request gives.
+
+    Raises:
+        ApiError: it makes no sense.
+    """
     payload, encoding = text(body, "payload"), text(body, "payload_encoding", "string")
     if encoding == "string":
         return payload.encode()
@@ -53,8 +58,12 @@ def _payload(body: Row) -> bytes:
         raise ApiError.bad_request(f"payload is no base64: {fault}") from fault
 
 
-def _properties(given: Row) -> Properties:
-    """A message's properties; numbers may be texts, as rabbitmqadmin sends them."""
+def properties_in(given: Row) -> Properties:
+    """A message's properties; numbers may be texts, as rabbitmqadmin sends them.
+
+    Raises:
+        ApiError: they make no sense.
+    """
     read = {name: value for name, value in given.items() if name != "cluster_id"}
     for name in ("delivery_mode", "priority", "timestamp"):
         if name in read:

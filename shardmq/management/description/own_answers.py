@@ -32,11 +32,36 @@ class Looked(TypedDict):
     partitions: int
 
 
+class KeptOfQueue(TypedDict):
+    """What was counted of a queue, oldest first; null where nobody looked, empty where nothing is kept yet."""
+
+    name: str
+    messages: list[int | None]
+    publish: list[int | None]
+    deliver_get: list[int | None]
+    ack: list[int | None]
+
+
+class KeptOfQueues(TypedDict):
+    """What was counted of queues each `step` seconds, up to `newest`, in milliseconds since 1970."""
+
+    step: int
+    newest: int
+    queues: list[KeptOfQueue]
+
+
 class Moved(TypedDict):
     """How many messages were moved, and how many of those that were ready are left."""
 
     moved: int
     left: int
+
+
+class Republished(TypedDict):
+    """Whether a queue took the copy, and whether the original is gone."""
+
+    routed: bool
+    removed: bool
 
 
 class DeadLetters(TypedDict):
@@ -260,8 +285,12 @@ POLICIES: Final = ("policies", "operator-policies")
 OWN_ANSWERS: Final[dict[str, Any]] = {
     **dict.fromkeys(("/shardmq/queues/{vhost}/{queue}/messages", "/shardmq/topics/{vhost}/{topic}/messages"), Looked),
     "/shardmq/queues/{vhost}/{queue}/move": Moved,
+    **dict.fromkeys(
+        ("/shardmq/queues/{vhost}/{queue}/republish", "/shardmq/topics/{vhost}/{topic}/republish"), Republished
+    ),
     "/shardmq/queues/{vhost}/{queue}/dead-letters": Buried,
     "/shardmq/dead-letters/{vhost}": Buried,
+    "/shardmq/samples/queues/{vhost}": KeptOfQueues,
     "/shardmq/traces/{vhost}/{message}": Traced,
     "/shardmq/queues/{vhost}/{queue}/redrive": Redriven,
     "/shardmq/exchanges/{vhost}/{exchange}/route": Routed,

@@ -1,14 +1,14 @@
 """The endpoints below /api/shardmq, for what RabbitMQ's HTTP API has no words.
 
-choosing.py   Which dead letters a request means.
 dead_letters.py  Dead letters counted by queue, reason and source.
 findings.py   What is wrong, since when, and what to do.
 messages.py   Messages of queues and topics, searched without a trace.
 moving.py     Messages moved from one queue to another.
 policies.py   What a policy would change.
 processes.py  The processes of the broker.
-queues.py     The queues that may hold what somebody looks for.
+queues.py     The queues that may hold what somebody looks for; what was counted of some, for small charts.
 redriving.py  Dead letters redriven to the queues that they died in.
+republishing.py  A changed copy of a message, published.
 routes.py     Where a message with a routing key would go.
 topics.py     Topics and consumer groups.
 traces.py     Where a message went: the queues and streams that hold it, its deaths, its route.
@@ -24,7 +24,9 @@ from shardmq.management.own import (
     moving,
     policies,
     processes,
+    queues,
     redriving,
+    republishing,
     routes,
     topics,
     traces,
@@ -39,7 +41,9 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *moving.ENDPOINTS,
     *policies.ENDPOINTS,
     *processes.ENDPOINTS,
+    *queues.ENDPOINTS,
     *redriving.ENDPOINTS,
+    *republishing.ENDPOINTS,
     *routes.ENDPOINTS,
     *topics.ENDPOINTS,
     *traces.ENDPOINTS,

@@ -4,9 +4,9 @@ from typing import Final
 
 from shardmq.management.dead_letters.counting import Groups, count_all
 from shardmq.management.dead_letters.walking import Walk
-from shardmq.management.own.choosing import FILTERS, chosen_by_query
 from shardmq.management.own.queues import queues_of
 from shardmq.management.web.call import Call, Row
+from shardmq.management.web.choosing import FILTERS, chosen_by_query
 from shardmq.management.web.endpoint import Answer, Endpoint, Right
 
 

@@ -25,12 +25,16 @@ COUNT_MAX: Final = 200
 BODY_BYTES: Final = 16 << 10
 """Of a body in an answer; the rest is cut off, and `is_truncated` says so."""
 
+BODIES_BYTES_MAX: Final = 4 << 20
+"""Of all bodies in an answer, where a request asks for more of each."""
+
 PARAMETERS: Final = (
     *("start", "count", "partition", "key", "header", "text", "regex", "json", "id", "since", "until"),
+    "body_bytes",
 )
 
 
-def message_row(message: Message) -> Row:
+def message_row(message: Message, body_bytes: int = BODY_BYTES) -> Row:
     """A message as the page shows it; the body is in Base64, and beside it decompressed where it is compressed."""
     body = bytes(message.body)
     properties = msgspec.to_builtins(message.properties, builtin_types=(bytes,), enc_hook=str)
@@ -42,13 +46,13 @@ def message_row(message: Message) -> Row:
         "routing_key": message.routing_key,
         "redelivered": message.redelivered,
         "payload_bytes": len(body),
-        "payload_base64": base64.b64encode(body[:BODY_BYTES]).decode(),
-        "is_truncated": len(body) > BODY_BYTES,
+        "payload_base64": base64.b64encode(body[:body_bytes]).decode(),
+        "is_truncated": len(body) > body_bytes,
         "properties": {name: plain(value) for name, value in properties.items() if value is not None},
     }
     is_deflate = message.properties.content_encoding == "deflate"
     if is_deflate or body.startswith(GZIP):
-        unpacked, is_cut = decompressed(body, is_deflate=is_deflate, limit=BODY_BYTES)
+        unpacked, is_cut = decompressed(body, is_deflate=is_deflate, limit=body_bytes)
         row["unpacked_base64"] = base64.b64encode(unpacked).decode()
         row["is_truncated"] = is_cut
     return row
@@ -89,11 +93,12 @@ def filters_of(call: Call) -> SearchFilters:
 async def _search(call: Call, name: str) -> Answer:
     vhost, filters = await call.vhost(), filters_of(call)
     start, count = _number(call, "start", 0, 1 << 62), max(1, _number(call, "count", COUNT, COUNT_MAX))
+    body_bytes = _number(call, "body_bytes", BODY_BYTES, BODIES_BYTES_MAX // count if count < COUNT else BODY_BYTES)
     channel = await call.channel(vhost)
     page = await channel.messages_search(name, filters, start, count, _number(call, "partition", 0, PARTITIONS_MAX))
     return Answer(
         {
-            "messages": [message_row(message) for message in page.messages],
+            "messages": [message_row(message, body_bytes) for message in page.messages],
             "next": page.next,
             "looked_at": page.looked_at,
             "left": page.left,

@@ -32,7 +32,8 @@ function plan() {
   }, TICK_MS - (Date.now() % TICK_MS));
 }
 
-function useTick(listener) {
+// Calls `listener` with each tick.
+export function useTick(listener) {
   const latest = useRef(listener);
   latest.current = listener;
   useEffect(() => {
@@ -71,6 +72,20 @@ export function useAnswer(path, { isLive = true } = {}) {
   useTick(() => isLive && ask(true));
   const current = state.path === path ? state : { value: null, fault: null, at: null };
   return { ...current, again: () => ask(false) };
+}
+
+// What `work` answers, asked once for the same keys. Returns {value, fault}.
+export function useAsked(work, keys) {
+  const [state, setState] = useState({ value: null, fault: null });
+  useEffect(() => {
+    let isOld = false;
+    work().then(
+      (value) => isOld || setState({ value, fault: null }),
+      (fault) => isOld || setState({ value: null, fault }),
+    );
+    return () => (isOld = true);
+  }, keys);
+  return state;
 }
 
 // Whether the management process answers.

@@ -5,11 +5,12 @@ columns: 0.4 MB each. Objects have THIN, some 420 samples of at most 14 columns:
 """
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 from shardmq.management.samples.details import COLUMNS, Row, add_samples, values_of
 from shardmq.management.samples.series import Series, Step
-from shardmq.management.samples.spans import Spans
+from shardmq.management.samples.spans import Span, Spans
 
 SAMPLE_SECONDS: Final = 5.0
 """From one sample to the next."""
@@ -35,6 +36,12 @@ LOOKED_SECONDS: Final = 600.0
 LOOKED_MAX: Final = 20
 """Queues that are sampled for having been looked at; those that were looked at last."""
 
+WANTED_SECONDS: Final = 60.0
+"""How long rows of lists are sampled after somebody has asked for what was kept of them."""
+
+WANTED_MAX: Final = 200
+"""Objects whose rows of lists are sampled; those that were asked for last."""
+
 Place = tuple[str, str, str]
 """Noun, virtual host, name."""
 
@@ -45,6 +52,7 @@ class Samples:
     def __init__(self) -> None:
         self._dense: dict[Place, Series] = {}
         self._thin: dict[Place, Series] = {}
+        self._wanted: dict[Place, float] = {}
 
     @property
     def bytes(self) -> int:
@@ -59,6 +67,7 @@ class Samples:
         """Forget all samples; series begin anew."""
         self._dense.clear()
         self._thin.clear()
+        self._wanted.clear()
 
     def take(self, noun: str, row: Row, at: float, name: str = "") -> None:
         """Add a row of the HTTP API to its series.
@@ -98,6 +107,42 @@ class Samples:
         found = [series for name in names if (series := self._known(("vhosts", "", name))) is not None]
         if spans:
             add_samples(noun, row, found, spans, at)
+
+    def kept(
+        self, noun: str, vhost: str, name: str, columns: Sequence[int], span: Span, now: float
+    ) -> list[list[int | None]]:
+        """What is kept of an object, whose rows of lists are sampled from now on: numbers of each column, oldest first.
+
+        Args:
+            noun: of the kind of row.
+            vhost: of the object.
+            name: of the object.
+            columns: their places in COLUMNS.
+            span: how far back, and how dense.
+            now: seconds since 1970.
+        """
+        place = noun, vhost, name
+        self._wanted.pop(place, None)
+        self._wanted[place] = now
+        if len(self._wanted) > WANTED_MAX:
+            del self._wanted[next(iter(self._wanted))]
+        series = self._known(place)
+        if series is None:
+            return [[] for _ in columns]
+        found = series.at(span.moments(now))[::-1]
+        return [[None if row is None or math.isnan(row[at]) else round(row[at]) for row in found] for at in columns]
+
+    def listed(self, noun: str, rows: list[Row], at: float) -> None:
+        """Take the rows of a list that are sampled already, or wanted."""
+        for row in rows:
+            vhost, name = row.get("vhost") or "", row.get("name") or ""
+            place = noun, vhost, name
+            series = self._known(place)
+            if series is None and self._wanted.get(place, 0.0) < at - WANTED_SECONDS:
+                continue
+            values = values_of(noun, row)
+            if not all(map(math.isnan, values)):
+                (series or self._of(*place)).add(at, values)
 
     def looked_at(self, noun: str, now: float) -> list[tuple[str, str]]:
         """Virtual hosts and names of objects that somebody looked at lately."""

@@ -143,6 +143,8 @@ async def paged(call: Call, noun: str, vhost: str | None, show: Callable[[Row], 
     with refusals():
         table = await (await call.caller.administration()).stats_list(noun, query)
     rows = with_samples(call, noun, [show(row) for row in table["items"] if row.get("vhost", "-")])
+    if noun == "queues":
+        call.facts.samples.listed(noun, rows, now())
     table["items"] = [with_columns(row, call.query) for row in rows]
     table["item_count"] = len(table["items"])
     return table

@@ -97,3 +97,28 @@ def test_a_reset_forgets_all_samples_and_no_counts(admin: Browser) -> None:
     assert found["message_stats"]["publish"] == 3
     with pytest.raises(Refused, match="no node"):
         admin.ask("DELETE", "/reset/nobody")
+
+
+def test_lists_are_what_is_kept_for_small_charts(admin: Browser, filled: shardmq.Connection) -> None:
+    path = "/shardmq/samples/queues/%2F?name=idle&name=nobody&lengths_age=10&lengths_incr=1"
+    channel = filled.channel()
+    channel.queue_declare("idle", durable=True)
+    none = {"messages": [], "publish": [], "deliver_get": [], "ack": []}
+    assert admin.get(path)["queues"] == [{"name": "idle", **none}, {"name": "nobody", **none}]
+    channel.basic_publish("", "idle", b"")
+    end = time.monotonic() + 20
+    while True:
+        admin.get("/queues/%2F?page=1&page_size=100")
+        found = admin.get(path)
+        idle, nobody = found["queues"]
+        if any(idle["messages"]):
+            break
+        assert time.monotonic() < end, found
+    assert (found["step"], len(idle["messages"]), len(idle["ack"])) == (1, 11, 11)
+    assert abs(found["newest"] / 1000 - time.time()) < 3
+    assert nobody == {"name": "nobody", **none}
+    for words in ("?" + "&".join(f"name={number}" for number in range(101)), "?name=idle&lengths_age=x"):
+        with pytest.raises(Refused, match="bad_request"):
+            admin.get(f"/shardmq/samples/queues/%2F{words}")
+    with pytest.raises(Refused, match="404"):
+        admin.get("/shardmq/samples/queues/nowhere?name=idle")

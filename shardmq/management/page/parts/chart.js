@@ -102,16 +102,26 @@ function steps(samples) {
   });
 }
 
-// A line without axes, for rows of a table; the number stands beside it.
-export function Sparkline({ values }) {
-  if (!values || values.length < 2) return null;
+// A line without axes, for rows of a table; the number stands beside it. Nothing is drawn where a value is null.
+export function Sparkline({ values = [], kind = "" }) {
   const high = Math.max(1e-9, ...values);
-  const step = 100 / (values.length - 1);
-  const line = values.map((value, place) => `${place ? "L" : "M"}${(place * step).toFixed(1)} ${(22 - (20 * value) / high).toFixed(1)}`).join("");
-  return html`<svg class="spark" viewBox="0 0 100 24" preserveAspectRatio="none" aria-hidden="true">
-    <path class="area" d=${`${line}L100 24L0 24Z`} />
-    <path d=${line} />
+  const step = 100 / Math.max(1, values.length - 1);
+  const x = (place) => (place * step).toFixed(1);
+  const runs = runsOf(values).map((places) => ({
+    line: places.map((place, at) => `${at ? "L" : "M"}${x(place)} ${(22 - (20 * values[place]) / high).toFixed(1)}`).join(""),
+    ends: [places.at(-1), places[0]].map((place) => `L${x(place)} 24`).join(""),
+  }));
+  return html`<svg class=${`spark ${kind}`} viewBox="0 0 100 24" preserveAspectRatio="none" aria-hidden="true">
+    <path class="area" d=${runs.map(({ line, ends }) => `${line}${ends}Z`).join("")} />
+    <path d=${runs.map(({ line }) => line).join("")} />
   </svg>`;
+}
+
+// Places of neighbouring values that are there, two or more together.
+function runsOf(values) {
+  const runs = [[]];
+  values.forEach((value, place) => (value === null ? runs.push([]) : runs.at(-1).push(place)));
+  return runs.filter((places) => places.length > 1);
 }
 
 // A bar that says how much of something is used.

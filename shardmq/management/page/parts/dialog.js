@@ -91,14 +91,14 @@ export function settingsIn(text) {
 export const argumentsIn = (text) => settingsIn(text).flatMap((setting) => ["--argument", setting]);
 
 // Reads a text field with a JSON object in it; an empty one is {}.
-export function objectIn(text) {
+export function objectIn(text, what = "arguments") {
   if (!text.trim()) return {};
   let value;
   try {
     value = JSON.parse(text);
   } catch (fault) {
-    throw new Error(`The arguments are not JSON: ${fault.message}`);
+    throw new Error(`The ${what} are not JSON: ${fault.message}`);
   }
-  if (typeof value !== "object" || value === null || Array.isArray(value)) throw new Error('The arguments have to be a JSON object, as {"x-max-length": 1000}.');
+  if (typeof value !== "object" || value === null || Array.isArray(value)) throw new Error(`The ${what} have to be a JSON object, as {"name": "value"}.`);
   return value;
 }

@@ -5,10 +5,12 @@ import { age } from "../format.js";
 import { useAnswer } from "../live.js";
 import { Command } from "./command.js";
 
-export function Findings({ only = () => true }) {
+// Args: only: which are shown; isQuiet: whether nothing is said where there are none.
+export function Findings({ only = () => true, isQuiet = false }) {
   const { value } = useAnswer("/shardmq/findings");
   const found = (value?.items ?? value ?? []).filter?.(only) ?? [];
   if (!value) return null;
+  if (found.length === 0 && isQuiet) return null;
   if (found.length === 0) return html`<div class="note good">Nothing is wrong that the broker can see.</div>`;
   return found.map(
     (finding) => html`<div class=${`note ${finding.severity === "error" ? "bad" : "warn"}`} role="status">

@@ -5,13 +5,17 @@ import { get, query } from "../api.js";
 import { age, bytes, count, moment, path } from "../format.js";
 import { link } from "../route.js";
 import { Command } from "./command.js";
+import { CopyButton } from "./copying.js";
 import { decoded, FORMS } from "./decoding.js";
+import { Progress } from "./progress.js";
+import { RedriveButton } from "./redriving.js";
 import { Arguments, Facts, Fault } from "./states.js";
 
 const COUNT = 20;
 
-// Args: kind: "queues" or "topics"; vhost, name: of what is searched.
-export function Browse({ vhost, name, kind = "queues" }) {
+// Args: kind: "queues" or "topics"; vhost, name: of what is searched; keeps: whether it keeps what was consumed;
+// onChange: is called when a message was sent on from here.
+export function Browse({ vhost, name, kind = "queues", keeps = kind === "topics", onChange }) {
   const [filters, setFilters] = useState({});
   const [state, look, cancel] = useSearch(`/shardmq/${kind}${path(vhost, name)}/messages`);
   const submit = (event) => {
@@ -34,7 +38,7 @@ export function Browse({ vhost, name, kind = "queues" }) {
       <div><button class="primary" disabled=${state?.isBusy}>Look</button></div>
     </form>
     <p class="dim">Looking changes nothing: messages keep their places, and none counts as delivered.</p>
-    ${state && html`<${Result} state=${state} vhost=${vhost} cancel=${cancel} more=${() => look(filters, state.next)} />`}
+    ${state && html`<${Result} of=${{ kind, vhost, name, keeps, onChange }} state=${state} cancel=${cancel} more=${() => look(filters, state.next)} />`}
     <${Command} words=${[kind === "topics" ? "topic" : "queue", "search", ...optionsOf(filters)]} names=${[name]} vhost=${vhost} />
   </section>`;
 }
@@ -79,14 +83,14 @@ function useSearch(place) {
   return [state, look, cancel];
 }
 
-function Result({ state, vhost, cancel, more }) {
+function Result({ of, state, cancel, more }) {
   const { found, seen, left, cut, isBusy, isCancelled, fault, next, partitions } = state;
   const share = next ? ((next.partition ?? 0) + seen / Math.max(1, seen + left)) / partitions : 1;
   const text = `${count(found.length)} shown, ${count(seen)} looked at`;
   return html`${fault && html`<${Fault} fault=${fault} />`}
-    ${isBusy && html`<div class="pages"><progress aria-label="Searched" value=${share}></progress><button onClick=${cancel}>Cancel</button></div>`}
+    ${isBusy && html`<${Progress} label="Searched" share=${share} cancel=${cancel} />`}
     ${found.length === 0 && !isBusy && !fault && html`<p class="empty">None of the ${count(seen)} messages looked at fits.</p>`}
-    ${found.map((message) => html`<${Message} key=${`${message.partition}/${message.position}`} message=${message} vhost=${vhost} isOfTopic=${partitions > 1} />`)}
+    ${found.map((message) => html`<${Message} key=${`${message.partition}/${message.position}`} message=${message} of=${of} isOfTopic=${partitions > 1} />`)}
     <div class="pages">
       <span role="status">
         ${text}${isBusy ? `, ${count(left)} to go` : ""}${isCancelled ? "; cancelled" : ""}${cut ? `; ${count(cut)} bodies looked into in part` : ""}
@@ -97,7 +101,9 @@ function Result({ state, vhost, cancel, more }) {
 
 const bytesOf = (base64) => Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
 
-function Message({ message, vhost, isOfTopic }) {
+function Message({ message, of, isOfTopic }) {
+  const [isGone, setGone] = useState(false);
+  const { vhost } = of;
   const [form, setForm] = useState(null);
   const isUnpacked = message.unpacked_base64 !== undefined;
   const raw = bytesOf(isUnpacked ? message.unpacked_base64 : message.payload_base64);
@@ -128,7 +134,18 @@ function Message({ message, vhost, isOfTopic }) {
       ${message.is_truncated && html`<span class="dim"> the beginning alone</span>`}
     </p>
     <pre>${shown.text}</pre>
+    ${isGone ? html`<p class="dim">It was sent on from here.</p>` : html`<${Actions} ...${{ message, of }} onGone=${() => [setGone(true), of.onChange?.()]} />`}
   </details>`;
+}
+
+function Actions({ message, of, onGone }) {
+  const { kind, vhost, name, keeps } = of;
+  const queue = kind === "topics" ? `${name}-${message.partition}` : name;
+  const isDead = !keeps && message.properties?.headers?.["x-death"]?.length > 0;
+  return html`<div class="actions">
+    ${isDead && html`<${RedriveButton} ...${{ vhost, name, message }} onDone=${onGone} />`}
+    <${CopyButton} place=${`/shardmq/${kind}${path(vhost, name)}`} of=${{ vhost, name: queue }} message=${message} mayRemove=${!keeps} onDone=${(isRemoved) => isRemoved && onGone()} />
+  </div>`;
 }
 
 const firstLine = ({ text }) => text.slice(0, 90).replaceAll(/\s+/g, " ");

@@ -1,17 +1,21 @@
 // Tables: columns with a title, what a cell shows, and the name it is sorted by.
 
-import { html, useEffect, useState } from "../vendor/preact.js";
+import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { query as words } from "../api.js";
 import { count } from "../format.js";
 import { useAnswer } from "../live.js";
 import { refine } from "../route.js";
+import { useVisible } from "./sparks.js";
 import { Fault } from "./states.js";
 
 const PAGE_SIZE = 100;
 const TYPING_MS = 250;
 
 // A column: {title, cell(row), sort?, isNumber?, isName?}
-export function Table({ columns, rows, sort, isReverse, onSort, empty = "There are none.", caption, keyOf }) {
+// Args: watch: is called with the keys of the rows that can be seen.
+export function Table({ columns, rows, sort, isReverse, onSort, empty = "There are none.", caption, keyOf, watch }) {
+  const body = useRef();
+  useVisible(body, watch && rows.map(keyOf), watch);
   if (rows.length === 0) return html`<p class="empty">${empty}</p>`;
   return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}>
     <table>
@@ -20,9 +24,9 @@ export function Table({ columns, rows, sort, isReverse, onSort, empty = "There a
           ${columns.map((column) => html`<${Heading} column=${column} sort=${sort} isReverse=${isReverse} onSort=${onSort} />`)}
         </tr>
       </thead>
-      <tbody>
+      <tbody ref=${body}>
         ${rows.map(
-          (row, place) => html`<tr key=${keyOf ? keyOf(row) : place}>
+          (row, place) => html`<tr key=${keyOf ? keyOf(row) : place} data-key=${watch && keyOf(row)}>
             ${columns.map((column) => html`<td class=${column.isNumber ? "number" : column.isName ? "name" : ""}>${column.cell(row)}</td>`)}
           </tr>`,
         )}
@@ -43,7 +47,7 @@ function Heading({ column, sort, isReverse, onSort }) {
 }
 
 // A list of the API that is searched, sorted and cut into pages by the broker. What is chosen is in the page's address.
-export function PagedTable({ path, columns, query, defaultSort = "name", isDefaultReverse = false, caption, empty, extra = {}, tools }) {
+export function PagedTable({ path, columns, query, defaultSort = "name", isDefaultReverse = false, caption, empty, extra = {}, tools, keyOf, watch }) {
   const sort = query.sort ?? defaultSort;
   const isReverse = query.reverse === undefined ? isDefaultReverse : query.reverse === "1";
   const page = Number(query.page ?? 1);
@@ -70,6 +74,8 @@ export function PagedTable({ path, columns, query, defaultSort = "name", isDefau
           onSort=${(name, reverse) => refine({ sort: name, reverse: reverse ? "1" : "0", page: "" })}
           caption=${caption}
           empty=${query.name ? "Nothing has such a name." : empty}
+          keyOf=${keyOf}
+          watch=${watch}
         />
         <${Pages} answer=${shown} />`}
     </section>`;

@@ -1,6 +1,6 @@
 // Dead letters of all queues by reason, source and age; and how they go back to where they died.
 
-import { html, useRef, useState } from "../vendor/preact.js";
+import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { post, query as words } from "../api.js";
 import { age, count, path } from "../format.js";
 import { useAnswer } from "../live.js";
@@ -8,6 +8,8 @@ import { link, refine } from "../route.js";
 import { Command } from "../parts/command.js";
 import { DialogButton, Form } from "../parts/dialog.js";
 import { VirtualHostField } from "../parts/fields.js";
+import { Browse } from "../parts/messages.js";
+import { Progress } from "../parts/progress.js";
 import { Answered, Head } from "../parts/states.js";
 import { Table } from "../parts/table.js";
 import { doing } from "../parts/toasts.js";
@@ -38,6 +40,7 @@ export function DeadLettersOf({ parts: [vhost, name], query }) {
       <a class="button" href=${link(["dead-letters"], { vhost })}>Those of all queues</a>
     </div>
     <${Found} place=${`/shardmq/queues${path(vhost, name)}/dead-letters`} vhost=${vhost} query=${query} />
+    <${Browse} vhost=${vhost} name=${name} />
     <${Command} words=${["dead-letters", "list", ...ageOf(query)]} names=${[name]} vhost=${vhost} />`;
 }
 
@@ -115,7 +118,7 @@ function added(sum, piece) {
 // A piece that failed is sent again with its id before all others, and goes on where it ended.
 function useRedrive(place) {
   const [state, setState] = useState(null);
-  const memory = useRef({ id: randomId(), number: 0, pieces: [], underWay: null, isStopped: false, isShown: false }).current;
+  const memory = useRef({ id: randomId(), number: 0, pieces: [], underWay: null, isStopped: false, isShown: false, total: 0 }).current;
   const say = (changes) => setState((now) => ({ ...now, ...changes }));
   const find = async function* ({ limit, older_than: seconds, ...filters }) {
     const most = numberOf(limit) ?? Infinity;
@@ -137,6 +140,7 @@ function useRedrive(place) {
         say({ sum: (sum = added(sum, piece)) });
       }
       memory.isShown = !memory.isStopped;
+      memory.total = sum.redriven;
     } finally {
       say({ isBusy: false, isCancelled: memory.isStopped });
     }
@@ -144,7 +148,7 @@ function useRedrive(place) {
   const move = async (values) => {
     memory.isStopped = false;
     let sum = NOTHING;
-    setState({ isBusy: true, sum, isMoving: true });
+    setState({ isBusy: true, sum, isMoving: true, total: memory.isShown ? memory.total : null });
     const moved = async () => {
       const answer = await post(place, { id: `${memory.id}-${memory.number}`, ranges: memory.underWay });
       memory.underWay = null;
@@ -171,6 +175,7 @@ function useRedrive(place) {
   };
   const forget = () => [(memory.isShown = false), setState((now) => (now?.isBusy ? now : null))];
   const cancel = () => (memory.isStopped = true);
+  useEffect(() => cancel, []); // who closes the dialog has cancelled it
   return { state, look, move, forget, cancel };
 }
 
@@ -201,11 +206,11 @@ function Redrive({ row, olderThan, vhost, onDone }) {
   <//>`;
 }
 
-function Outcome({ state: { sum, isBusy, isMoving, isCancelled }, cancel }) {
-  const share = sum.looked_at / Math.max(1, sum.looked_at + sum.left);
+function Outcome({ state: { sum, isBusy, isMoving, isCancelled, total }, cancel }) {
+  const share = total ? sum.redriven / total : sum.looked_at / Math.max(1, sum.looked_at + sum.left);
   const verb = isMoving ? "Redrove" : isBusy || isCancelled ? "So far it would redrive" : "It would redrive";
-  return html`${isBusy && html`<div class="pages"><progress aria-label="Done" value=${share}></progress><button type="button" onClick=${cancel}>Cancel</button></div>`}
-    <div class="note">${said(sum, verb)}${isCancelled ? " Cancelled." : ""}</div>`;
+  return html`${isBusy && html`<${Progress} label="Done" share=${share} cancel=${cancel} />`}
+    <div class="note" role="status">${said(sum, verb)}${isCancelled ? " Cancelled." : ""}</div>`;
 }
 
 function said({ redriven, targets, without_queue: homeless }, verb) {

@@ -1,6 +1,6 @@
 // One queue: what waits in it and why, who consumes it, where its messages come from, and what is in them.
 
-import { html } from "../vendor/preact.js";
+import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { post, remove } from "../api.js";
 import { age, bytes, count, duration, path, rate, rateOf } from "../format.js";
 import { useAnswer } from "../live.js";
@@ -12,6 +12,7 @@ import { ConfirmButton, DialogButton, Form } from "../parts/dialog.js";
 import { useHistory } from "../parts/history.js";
 import { Findings } from "../parts/findings.js";
 import { Browse } from "../parts/messages.js";
+import { Progress } from "../parts/progress.js";
 import { Publish } from "../parts/publish.js";
 import { samplesOf, SpanChoice } from "../parts/span.js";
 import { Answered, Arguments, Facts, Figures, Head } from "../parts/states.js";
@@ -39,7 +40,7 @@ export function Queue({ parts: [vhost, name], query }) {
       ${answer.value && html`<${State} row=${answer.value} /> <${Features} row=${answer.value} />`}
       <span class="grow"></span><${SpanChoice} query=${query} />
     <//>
-    <${Findings} only=${(finding) => finding.vhost === vhost && finding.name === name} />
+    <${Findings} isQuiet=${answer.value !== null && reasonsOf(answer.value).length > 0} only=${(finding) => finding.vhost === vhost && finding.name === name} />
     <${Answered} answer=${answer}>
       ${(queue) => html`<${Shown} queue=${queue} place=${place} again=${answer.again} />`}
     <//>`;
@@ -77,13 +78,13 @@ function Shown({ queue, place, again }) {
           ["Arguments", html`<${Arguments} values=${queue.arguments} />`],
           ["Policy", queue.policy ?? html`<span class="dim">none</span>`],
           queue.operator_policy && ["Operator policy", queue.operator_policy],
-          queue.effective_policy_definition && ["From policies", html`<${Arguments} values=${queue.effective_policy_definition} />`],
+          Object.keys(queue.effective_policy_definition ?? {}).length > 0 && ["From policies", html`<${Arguments} values=${queue.effective_policy_definition} />`],
         ]}
       />
     </section>
     <${Consumers} rows=${queue.consumer_details ?? []} ...${{ vhost, name }} />
     <${Bindings} vhost=${vhost} name=${name} place=${place} />
-    <${Browse} vhost=${vhost} name=${name} />
+    <${Browse} vhost=${vhost} name=${name} keeps=${queue.type === "stream"} onChange=${again} />
     <${Publish} vhost=${vhost} exchange="amq.default" routingKey=${name} isKeyFixed=${true} onDone=${again} />
     <${Actions} queue=${queue} place=${place} again=${again} />`;
 }
@@ -114,7 +115,7 @@ function reasonsOf(queue) {
 
 // How long messages are with a consumer before it acknowledges or rejects them.
 function Latency({ row: { ack_required: isAsked, ack_latency_ms: half, ack_latency_ms_max: most } }) {
-  if (!isAsked) return html`<span class="dim">at once</span>`;
+  if (!isAsked) return html`<span class="dim">never: it need not</span>`;
   if (half === undefined) return html`<span class="dim">not yet known</span>`;
   return html`${duration(half)} <small class="dim">at most ${duration(most)}</small>`;
 }
@@ -122,17 +123,16 @@ function Latency({ row: { ack_required: isAsked, ack_latency_ms: half, ack_laten
 function Consumers({ rows, vhost, name }) {
   const columns = [
     { title: "Consumer", isName: true, cell: (row) => html`<code>${row.consumer_tag}</code>` },
+    { title: "Prefetch", isNumber: true, cell: (row) => (row.prefetch_count ? count(row.prefetch_count) : "no limit") },
+    { title: "Unacked", isNumber: true, cell: (row) => count(row.unacked) },
+    { title: "Oldest unacked", isNumber: true, cell: (row) => (row.oldest_unacked_ms === undefined ? "" : duration(row.oldest_unacked_ms)) },
+    { title: "Acknowledges after", isNumber: true, cell: (row) => html`<${Latency} row=${row} />` },
+    { title: "Active", cell: (row) => (row.active === false ? "waits" : "yes") },
     {
       title: "Connection",
       cell: (row) => html`<a href=${link(["connections", row.channel_details?.connection_name ?? ""])}>${row.channel_details?.connection_name}</a>`,
     },
     { title: "Channel", isNumber: true, cell: (row) => count(row.channel_details?.number) },
-    { title: "Has to acknowledge", cell: (row) => (row.ack_required ? "yes" : "no") },
-    { title: "Active", cell: (row) => (row.active === false ? "waits" : "yes") },
-    { title: "Prefetch", isNumber: true, cell: (row) => (row.prefetch_count ? count(row.prefetch_count) : "no limit") },
-    { title: "Unacked", isNumber: true, cell: (row) => count(row.unacked) },
-    { title: "Oldest unacked", isNumber: true, cell: (row) => (row.oldest_unacked_ms === undefined ? "" : duration(row.oldest_unacked_ms)) },
-    { title: "Acknowledges after", isNumber: true, cell: (row) => html`<${Latency} row=${row} />` },
   ];
   return html`<section class="card">
     <h2>Consumers</h2>
@@ -194,11 +194,44 @@ function usedOf(queue) {
   return said.join(" ");
 }
 
+// Messages in a piece: between two pieces a move can be cancelled.
+const PIECE = 2000;
+
+// A move, piece by piece: so many messages as were ready when it began, or fewer. Returns how many were moved.
+async function moveAll(place, { to, limit }, memory, say) {
+  let [moved, total] = [0, Number(limit) || Infinity];
+  while (moved < total && !memory.isStopped) {
+    const piece = await post(`${place}/move`, { to, limit: Math.min(PIECE, total - moved) });
+    if (moved === 0) total = Math.min(total, piece.moved + piece.left);
+    moved += piece.moved;
+    say({ moved, total });
+    if (piece.moved === 0) break; // others have the rest
+  }
+  return moved;
+}
+
 function Move({ queue, onDone }) {
   const { vhost, name } = queue;
-  const work = (values) => post(`/shardmq/queues${path(vhost, name)}/move`, { to: values.to, limit: Number(values.limit) || null });
-  return html`<${Form} submit="Move" work=${work} done=${(answer) => `Moved ${count(answer?.moved)} messages.`} onDone=${onDone} command=${(values) => ({ words: ["queue", "move", ...(values.limit ? ["--count", values.limit] : [])], names: [name, values.to || "OTHER"], vhost })}>
+  const [state, setState] = useState(null);
+  const memory = useRef({ isStopped: false }).current;
+  const work = async (values) => {
+    memory.isStopped = false;
+    setState({ moved: 0, total: queue.messages_ready });
+    try {
+      return await moveAll(`/shardmq/queues${path(vhost, name)}`, values, memory, setState);
+    } finally {
+      setState(null);
+    }
+  };
+  const done = (moved) => `${memory.isStopped ? "Cancelled; moved" : "Moved"} ${count(moved)} messages.`;
+  const cancel = () => (memory.isStopped = true);
+  useEffect(() => cancel, []); // who closes the dialog has cancelled it
+  const command = (values) => ({ words: ["queue", "move", ...(values.limit ? ["--count", values.limit] : [])], names: [name, values.to || "OTHER"], vhost });
+  return html`<${Form} submit="Move" work=${work} done=${done} onDone=${onDone} command=${command}>
     <label>To the queue <input name="to" required autofocus /></label>
     <label>At most <input name="limit" type="number" min="1" placeholder="all" /></label>
+    ${state &&
+    html`<${Progress} label="Moved" share=${state.moved / Math.max(1, state.total)} cancel=${cancel} />
+      <div class="note" role="status">Moved ${count(state.moved)} of ${count(state.total)} messages so far.</div>`}
   <//>`;
 }

@@ -1,32 +1,16 @@
 // All queues: searched, sorted and cut into pages by the broker.
 
-import { html, useRef } from "../vendor/preact.js";
+import { html, useState } from "../vendor/preact.js";
 import { put } from "../api.js";
 import { bytes, count, path, rate, rateOf } from "../format.js";
 import { link } from "../route.js";
 import { Sparkline } from "../parts/chart.js";
 import { Command } from "../parts/command.js";
 import { argumentsIn, DialogButton, Form, objectIn } from "../parts/dialog.js";
+import { placeOf, useSparks } from "../parts/sparks.js";
 import { Head } from "../parts/states.js";
 import { PagedTable } from "../parts/table.js";
 import { VirtualHostField } from "../parts/fields.js";
-
-const KEPT = 24;
-
-// The last depths of the queues that are shown, for their sparklines.
-function useDepths() {
-  const depths = useRef(new Map());
-  return (row) => {
-    const key = `${row.vhost}/${row.name}`;
-    const known = depths.current.get(key) ?? [];
-    if (known.row !== row) {
-      const values = [...known, row.messages ?? 0].slice(-KEPT);
-      values.row = row;
-      depths.current.set(key, values);
-    }
-    return depths.current.get(key);
-  };
-}
 
 export function Features({ row }) {
   const names = [
@@ -48,21 +32,29 @@ export function State({ row }) {
 }
 
 export function Queues({ query }) {
-  const depthsOf = useDepths();
+  const [seen, setSeen] = useState([]);
+  const sparksOf = useSparks(seen);
+  const flow = (title, counter, kind) => ({
+    title,
+    sort: `message_stats.${counter}_details.rate`,
+    isNumber: true,
+    cell: (row) => html`<${Sparkline} values=${sparksOf(row)[counter]} kind=${kind} /> <span class="beside">${rate(rateOf(row, counter))}</span>`,
+  });
+  const depth = (row) => html`<${Sparkline} values=${sparksOf(row).messages} /> <span class="beside">${count(row.messages)}</span>`;
   const columns = [
     { title: "Name", sort: "name", isName: true, cell: (row) => html`<a href=${link(["queues", row.vhost, row.name])}>${row.name}</a>` },
-    { title: "Virtual host", sort: "vhost", cell: (row) => row.vhost },
-    { title: "Type", sort: "type", cell: (row) => row.type },
-    { title: "Features", cell: (row) => html`<${Features} row=${row} />` },
     { title: "State", sort: "state", cell: (row) => html`<${State} row=${row} />` },
-    { title: "Depth", cell: (row) => html`<${Sparkline} values=${depthsOf(row)} />` },
+    { title: "Messages", sort: "messages", isNumber: true, cell: depth },
     { title: "Ready", sort: "messages_ready", isNumber: true, cell: (row) => count(row.messages_ready) },
     { title: "Unacked", sort: "messages_unacknowledged", isNumber: true, cell: (row) => count(row.messages_unacknowledged) },
-    { title: "Bytes", sort: "message_bytes", isNumber: true, cell: (row) => bytes(row.message_bytes) },
     { title: "Consumers", sort: "consumers", isNumber: true, cell: (row) => count(row.consumers) },
-    { title: "In", sort: "message_stats.publish_details.rate", isNumber: true, cell: (row) => rate(rateOf(row, "publish")) },
-    { title: "Out", sort: "message_stats.deliver_get_details.rate", isNumber: true, cell: (row) => rate(rateOf(row, "deliver_get")) },
-    { title: "Acked", sort: "message_stats.ack_details.rate", isNumber: true, cell: (row) => rate(rateOf(row, "ack")) },
+    flow("In", "publish", "in"),
+    flow("Out", "deliver_get", "out"),
+    flow("Acked", "ack", "acked"),
+    { title: "Bytes", sort: "message_bytes", isNumber: true, cell: (row) => bytes(row.message_bytes) },
+    { title: "Type", sort: "type", cell: (row) => row.type },
+    { title: "Features", cell: (row) => html`<${Features} row=${row} />` },
+    { title: "Virtual host", sort: "vhost", cell: (row) => row.vhost },
   ];
   return html`<${Head} title="Queues" />
     <${PagedTable}
@@ -71,6 +63,8 @@ export function Queues({ query }) {
       query=${query}
       caption="Queues"
       empty="There are no queues yet."
+      keyOf=${placeOf}
+      watch=${setSeen}
       tools=${(again) => html`<${Declare} again=${again} />`}
     />
     <${Command} words=${["queue", "list"]} />`;
