@@ -1,6 +1,6 @@
 """The endpoints below /api/shardmq, for what RabbitMQ's HTTP API has no words.
 
-dead_letters.py  Dead letters counted by queue, reason and source.
+dead_letters.py  Dead letters counted by queue, reason and source; which ones a request means.
 findings.py   What is wrong, since when, and what to do.
 messages.py   Messages of queues and topics, searched without a trace.
 moving.py     Messages moved from one queue to another.

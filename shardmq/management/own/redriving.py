@@ -13,8 +13,8 @@ from shardmq.errors import ShardmqError
 from shardmq.limits import RANGES_MAX
 from shardmq.management.dead_letters.finding import Selection
 from shardmq.management.dead_letters.redriving import Redriving
+from shardmq.management.own.dead_letters import chosen_by_body, number_in, text_in
 from shardmq.management.web.call import Call, Row
-from shardmq.management.web.choosing import chosen_by_body, number_in, text_in
 from shardmq.management.web.endpoint import Answer, Endpoint, Right
 from shardmq.management.web.errors import ApiError
 

@@ -8,7 +8,6 @@ audit.py           Who changed what, and who was refused: lines of the log.
 errors.py          Errors in RabbitMQ's shape, and which of the broker's becomes which.
 listing.py         Paging, sorting, filtering, columns of lists.
 absent.py          What RabbitMQ has and this has not: 501, and why.
-choosing.py        Which dead letters a request means.
 paged.py           Lists that the broker pages, filters and sorts.
 long_lists.py      Lists of any length, some hundred rows at a time.
 sorting.py         Long lists in any order, in little memory.
