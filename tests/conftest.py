@@ -3,7 +3,6 @@
 import atexit
 import gc
 import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from xdist.scheduler import LoadFileScheduling
 from shardmq.cmd.run import invocation
 from shardmq.cmd.run.broker import Broker
 
+from .running import running
 from .warm import warm_process
 
 # How long an example takes says more of what else the machine does (brokers, other workers) than of our code.
@@ -107,13 +107,8 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker with four shards, one for all tests of a file, which must not kill it."""
-    broker = Broker(tmp_path_factory.mktemp("broker") / "data")
-    try:
-        yield broker.start()
-    finally:
-        broker.close()
-        print(broker.last_words())
-        shutil.rmtree(broker.data_dir)
+    with running(Broker(tmp_path_factory.mktemp("broker") / "data")) as broker:
+        yield broker
 
 
 @pytest.fixture

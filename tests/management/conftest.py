@@ -1,6 +1,5 @@
 """A broker with a management process, one for all tests of a file; and clients that others wrote."""
 
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 
 from shardmq.cmd.run.broker import Broker
 from tests.management.browser import Browser
+from tests.running import running
 
 PEERS: Final = Path(sys.prefix) / "peers"
 """What tests/amqp/peers.py has fetched."""
@@ -18,13 +18,8 @@ PEERS: Final = Path(sys.prefix) / "peers"
 @pytest.fixture(scope="module")
 def managed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker with two shards and a management process; tests must not kill it."""
-    broker = Broker(tmp_path_factory.mktemp("managed") / "data", shards=2, management=True)
-    try:
-        yield broker.start()
-    finally:
-        broker.close()
-        print(broker.last_words())
-        shutil.rmtree(broker.data_dir)
+    with running(Broker(tmp_path_factory.mktemp("managed") / "data", shards=2, management=True)) as broker:
+        yield broker
 
 
 @pytest.fixture

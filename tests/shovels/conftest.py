@@ -1,14 +1,13 @@
 """Two brokers, the shovels of the first, and a RabbitMQ, each one for all tests of a file."""
 
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 import shardmq
 from shardmq.cmd.bench.compare.rabbitmq import Absent, Server
 from shardmq.cmd.run.broker import Broker
+from tests.running import running
 
 from .moving import put
 
@@ -16,23 +15,15 @@ from .moving import put
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """The broker that has the shovels, with a management process."""
-    yield from _started(tmp_path_factory.mktemp("here") / "data", management=True)
+    with running(Broker(tmp_path_factory.mktemp("here") / "data", shards=2, management=True)) as broker:
+        yield broker
 
 
 @pytest.fixture(scope="module")
 def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """Another broker, which tests may kill."""
-    yield from _started(tmp_path_factory.mktemp("there") / "data", management=False)
-
-
-def _started(folder: Path, *, management: bool) -> Iterator[Broker]:
-    broker = Broker(folder, shards=2, management=management)
-    try:
-        yield broker.start()
-    finally:
-        broker.close()
-        print(broker.last_words())
-        shutil.rmtree(broker.data_dir)
+    with running(Broker(tmp_path_factory.mktemp("there") / "data", shards=2)) as broker:
+        yield broker
 
 
 @pytest.fixture(scope="module")

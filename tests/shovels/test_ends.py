@@ -1,7 +1,6 @@
 """Ends of shovels over real processes: with TLS, by lists of URIs, with every way to acknowledge, through lost ends."""
 
 import os
-import shutil
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +11,7 @@ import trustme
 import shardmq
 from shardmq.cmd.run.broker import Broker
 from shardmq.cmd.run.locks import hold_port
+from tests.running import running
 
 from .moving import fill, messages, put, ready, shovel, taken, until
 
@@ -50,13 +50,8 @@ def there(tmp_path_factory: pytest.TempPathFactory, files: dict[str, str], tls_p
     """A broker that wants a certificate of who comes with TLS."""
     options = ["--tls-port", str(tls_port), "--tls-cert", files["server"], "--tls-key", files["server-key"]]
     options += ["--tls-ca", files["ca"], "--tls-verify"]
-    broker = Broker(tmp_path_factory.mktemp("there") / "data", shards=1, options=options)
-    try:
-        yield broker.start()
-    finally:
-        broker.close()
-        print(broker.last_words())
-        shutil.rmtree(broker.data_dir)
+    with running(Broker(tmp_path_factory.mktemp("there") / "data", shards=1, options=options)) as broker:
+        yield broker
 
 
 @pytest.fixture(scope="module")

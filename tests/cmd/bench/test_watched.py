@@ -1,7 +1,6 @@
 """`shardmq bench watched`, with a broker that has a management process."""
 
 import json
-import shutil
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -14,17 +13,13 @@ from shardmq.cmd.bench.watched.command import ratios
 from shardmq.cmd.main import run
 from shardmq.cmd.run.broker import Broker
 from tests.management.browser import Browser
+from tests.running import running
 
 
 @pytest.fixture(scope="module")
 def managed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    broker = Broker(tmp_path_factory.mktemp("watched") / "data", shards=1, management=True)
-    try:
-        yield broker.start()
-    finally:
-        broker.close()
-        print(broker.last_words())
-        shutil.rmtree(broker.data_dir)
+    with running(Broker(tmp_path_factory.mktemp("watched") / "data", shards=1, management=True)) as broker:
+        yield broker
 
 
 def test_browsers_are_answered_while_messages_are_measured(
