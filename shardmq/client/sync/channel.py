@@ -252,7 +252,7 @@ class Channel(
     def _forget_publisher(self, publisher: Publisher) -> None:
         self._publishers.pop(publisher, None)
 
-    def _fail(self, fault: Exception) -> None:
+    def _fail(self, fault: BaseException) -> None:
         error = ChannelError(f"channel {self.number} was closed because a consumer's callback raised {fault!r}")
         error.__cause__ = fault
         if self.is_open:

@@ -197,7 +197,7 @@ class HandlerInbox(PlainInbox):
         handler: Callable[[Message], object],
         queue: str,
         on_error: OnError,
-        fail: Callable[[Exception], None],
+        fail: Callable[[BaseException], None],
     ) -> None:
         self._consumers = consumers
         self._settler = consumers.settler
@@ -237,7 +237,7 @@ class HandlerInbox(PlainInbox):
                 return
             try:
                 handler(message)
-            except Exception as fault:  # noqa: BLE001  it is the program's; the policy says what becomes of the message
+            except (Exception, SystemExit) as fault:  # noqa: BLE001  the program's; the policy says what becomes of it
                 if handler_raised(settler, message, self._queue, self._on_error):
                     self._fail(fault)
                     return

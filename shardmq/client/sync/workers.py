@@ -75,7 +75,7 @@ class WorkerPool:
         while (job := self._next()) is not None:
             try:
                 job()
-            except Exception:  # noqa: BLE001  a thread that ends would be missed by all that wait
+            except (Exception, SystemExit):  # noqa: BLE001  a thread that ends would be missed by all that wait
                 _log.exception("a job of the connection raised")
 
     def _next(self) -> Job | None:
@@ -129,7 +129,7 @@ class SerialExecutor:
     def _do(self, job: Job) -> None:
         try:
             job()
-        except Exception:  # noqa: BLE001  the jobs behind it are not to blame
+        except (Exception, SystemExit):  # noqa: BLE001  the jobs behind it are not to blame
             _log.exception("a job of the connection raised")
 
 

@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -301,7 +302,7 @@ def test_channels_that_end_with_messages_nobody_took_do_not_stop_other_consumers
     with connection.channel().publisher() as publisher:
         publisher.publish_many("", queue, [body] * count)
     while connection._core.state.undelivered < UNDELIVERED_BYTES_MAX:
-        pass
+        time.sleep(0.005)
     left.close()
     all_there, got = threading.Event(), [0]
 
@@ -314,3 +315,21 @@ def test_channels_that_end_with_messages_nobody_took_do_not_stop_other_consumers
     connection.channel().basic_consume(queue, handle, prefetch=2)
     assert all_there.wait(20), f"{got[0]} of {count} came"
     messages.close()  # type: ignore[attr-defined]
+
+
+def test_a_handler_that_calls_sys_exit_is_one_that_raises_and_the_next_message_is_handled(
+    channel: shardmq.Channel, queue: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    handled = threading.Event()
+
+    def handle(message: shardmq.Message) -> None:
+        if message.body == b"first":
+            sys.exit(3)
+        message.ack()
+        handled.set()
+
+    channel.basic_consume(queue, handle, on_error="reject")
+    channel.basic_publish("", queue, b"first")
+    channel.basic_publish("", queue, b"second")
+    assert handled.wait(10)
+    assert "a handler raised" in caplog.text

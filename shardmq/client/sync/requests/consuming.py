@@ -27,7 +27,7 @@ class ConsumeRequests(ABC):
         """Ask, and wait for the answer."""
 
     @abstractmethod
-    def _fail(self, fault: Exception) -> None:
+    def _fail(self, fault: BaseException) -> None:
         """Close the channel because a handler raised."""
 
     def consume(
