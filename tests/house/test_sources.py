@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.tree import MODULES, ROOT, SOURCES, parsed
+from tests.house.tree import MODULES, ROOT, SOURCES, nodes, parsed
 
 LINES_MAX = 400
 FOLDER_MODULES_MAX = 13
@@ -61,7 +61,7 @@ def test_no_source_swallows_exceptions_bare() -> None:
     bare = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in SOURCES
-        for node in ast.walk(parsed(path))
+        for node in nodes(path)
         if isinstance(node, ast.ExceptHandler) and node.type is None
     ]
     assert bare == []
@@ -80,7 +80,7 @@ RABBITMQS_VERBS = frozenset(
 
 
 def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return [node for node in ast.walk(parsed(path)) if isinstance(node, FUNCTIONS)]
+    return [node for node in nodes(path) if isinstance(node, FUNCTIONS)]
 
 
 def is_command(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -126,7 +126,7 @@ def mutated_globals(path: Path) -> set[str]:
     tree = parsed(path)
     names = {name for node in tree.body for name in assigned_names(node)}
     changed = set()
-    for function in (node for node in ast.walk(tree) if isinstance(node, FUNCTIONS)):
+    for function in functions(path):
         own = {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
         own |= {
             node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)

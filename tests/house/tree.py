@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import gc
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,16 +44,44 @@ SOURCES = sorted({*MODULES.values(), *(ROOT / "tests").rglob("*.py")})
 
 
 @functools.cache
+def trees(tests: bool) -> dict[Path, tuple[ast.AST, ...]]:
+    """All nodes of the syntax trees of the tests' files, or of all others.
+
+    They are over a million, and stay: were each of them looked at whenever Python looks for garbage, that would take
+    twice as long as to parse the files.
+    """
+    gc.collect()
+    gc.disable()
+    try:
+        paths = [path for path in SOURCES if path.is_relative_to(ROOT / "tests") == tests]
+        return {path: tuple(ast.walk(ast.parse(path.read_text(), str(path)))) for path in paths}
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """All nodes of a file's syntax tree, which nobody changes."""
+    return trees(path.is_relative_to(ROOT / "tests"))[path]
+
+
 def parsed(path: Path) -> ast.Module:
     """A file's syntax tree, which nobody changes."""
-    return ast.parse(path.read_text(), str(path))
+    module = nodes(path)[0]
+    assert isinstance(module, ast.Module)
+    return module
 
 
-def imports(module: str) -> Iterator[str]:
+@functools.cache
+def imports(module: str) -> tuple[str, ...]:
     """Full names of all a module imports, anywhere in it."""
+    return tuple(found_imports(module))
+
+
+def found_imports(module: str) -> Iterator[str]:
     path = MODULES[module]
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(parsed(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
