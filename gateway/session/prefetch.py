@@ -185,6 +185,8 @@ class PrefetchLimits:
 
     def _hand_on(self, shared: SharedPrefetch) -> None:
         """Hand out what has waited, as far as there is room for it now; have more of it come if there is room still."""
+        if shared is self._shared and not (shared.has_waiting or shared.is_paused) and shared.limit > self.unacked:
+            return  # as after most acks
         while (waiting := shared.take(self._room())) is not None:
             self.pass_on(*waiting)
         if self._shared is not shared:

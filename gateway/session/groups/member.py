@@ -266,8 +266,9 @@ class Member(PrefetchLimits):
         """Hand out what has waited, and let go of partitions of which all is settled."""
         if self._shared is not None:
             self._hand_on(self._shared)
-        for part in [part for part in self._leaving if part.may_go]:
-            self.finish(part)
+        if self._leaving:
+            for part in [part for part in self._leaving if part.may_go]:
+                self.finish(part)
 
     def add(self, queue_id: int, number: int, epoch: int) -> MemberPartition:
         """Take in a partition; its shard is not asked for it yet."""

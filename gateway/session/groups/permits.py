@@ -189,9 +189,11 @@ class Permits(Generic[Member]):
 
     def settled(self) -> None:
         """Follow up on messages that were settled: permits that were taken from their partition may be free now."""
-        for share in list(self._spent):
-            self._count(share)
-        self._give()
+        if self._spent:
+            for share in list(self._spent):
+                self._count(share)
+        if self._wanting:
+            self._give()
 
     def rest(self) -> None:
         """Begin to look who uses the permits it has."""
