@@ -309,6 +309,8 @@ def test_users_without_rights_are_told(page: Page, managed: Broker, connection: 
         page.click("Purge", "dialog[@open]")
         page.until(lambda driver: driver.find_elements(By.CSS_SELECTOR, ".toasts .note.bad"))
         assert admin.get("/queues/%2F/billing")["messages_ready"] == ready
+        admin.delete("/users/looker")
+    page.sees("Your login has ended")
     page.log_in("guest", "guest")
 
 

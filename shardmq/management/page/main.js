@@ -9,7 +9,7 @@ import { Toasts } from "./parts/toasts.js";
 import { applyScheme, SchemeChoice } from "./parts/scheme.js";
 import { NAVIGATION, VIEWS } from "./views/index.js";
 
-function LogIn({ onDone }) {
+function LogIn({ onDone, hasEnded }) {
   const [fault, setFault] = useState(null);
   const [isBusy, setBusy] = useState(false);
   const submit = async (event) => {
@@ -29,6 +29,7 @@ function LogIn({ onDone }) {
     <div class="brand"><img src="icon.svg" alt="" /> shardmq</div>
     <form class="card form" onSubmit=${submit}>
       <h1>Log in</h1>
+      ${hasEnded && !fault && html`<div class="note warn" role="alert">Your login has ended: the password was changed, or the management process started anew. Log in to go on where you were.</div>`}
       ${fault && html`<div class="note bad" role="alert">${fault}</div>`}
       <label>User <input name="user" autocomplete="username" required autofocus /></label>
       <label>Password <input name="password" type="password" autocomplete="current-password" /></label>
@@ -89,6 +90,7 @@ function searchOnSlash(event) {
 
 function Page() {
   const [who, setWho] = useState(undefined);
+  const [hasEnded, setEnded] = useState(false);
   const route = useRoute();
   const isReached = live.useReach();
   const ask = () =>
@@ -97,7 +99,7 @@ function Page() {
       else setTimeout(ask, RETRY_MS);
     });
   useEffect(() => {
-    whenLoggedOut(() => setWho(null));
+    whenLoggedOut(() => setWho((now) => (now && setEnded(true), null)));
     ask();
     addEventListener("keydown", searchOnSlash);
     return () => removeEventListener("keydown", searchOnSlash);
@@ -108,11 +110,12 @@ function Page() {
     return live.stop;
   }, [who?.name]);
   if (who === undefined) return isReached ? null : html`<main><${Lost} /></main>`;
-  if (who === null) return html`<${LogIn} onDone=${ask} />`;
+  if (who === null) return html`<${LogIn} onDone=${ask} hasEnded=${hasEnded} />`;
   const tags = Array.isArray(who.tags) ? who.tags : String(who.tags ?? "").split(",").filter(Boolean);
   const person = { ...who, tags };
   const leave = async () => {
     await logout();
+    setEnded(false);
     setWho(null);
   };
   return html`<a class="skip" href="#main" onClick=${skip}>To the content</a>

@@ -19,7 +19,7 @@ export function BindingsTable({ rows, side, vhost, source, destination, again })
   const other = (row) =>
     side === "source"
       ? html`<a href=${link(["exchanges", vhost, row.source])}>${row.source || "(default)"}</a>`
-      : html`<a href=${link([row.destination_type === "queue" ? "queues" : "exchanges", vhost, row.destination])}>${row.destination}</a>
+      : html`<a href=${link([row.destination_type === "queue" ? "queues" : "exchanges", vhost, row.destination])}>${row.destination}</a>${" "}
           <span class="dim">${row.destination_type}</span>`;
   const unbind = (row) => doing(() => remove(`${placeOf(row)}/${encodeURIComponent(row.properties_key)}`), "Removed the binding.").then(again);
   const columns = [

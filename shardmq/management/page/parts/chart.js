@@ -4,6 +4,7 @@ import { html, useEffect, useRef } from "../vendor/preact.js";
 import { count } from "../format.js";
 
 const HEIGHT = 170;
+const LETTER = 7; // its width, about
 const SHORT_SECONDS = 60;
 const SHOWN_SECONDS = 600; // the axis of a chart that has less than SHORT_SECONDS of samples
 let library = null;
@@ -62,20 +63,28 @@ function options(series, format, width) {
     width,
     height: HEIGHT,
     cursor: { y: false },
-    axes: [axis, { ...axis, size: 64, values: (_plot, values) => values.map(format) }],
+    axes: [axis, { ...axis, size: roomFor, values: (_plot, values) => values.map(format) }],
     scales: { x: { range: timesShown }, y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
     series: [
-      { value: (_plot, value) => (value ? new Date(value * 1000).toLocaleTimeString() : "") },
+      { value: shownLast((value) => new Date(value * 1000).toLocaleTimeString()) },
       ...series.map((one, place) => ({
         label: one.title,
         stroke: colour(`--series-${place + 1}`),
         width: 1.6,
         points: { show: (plot) => plot.data[0].length === 1 }, // a line needs two
-        value: (_plot, value) => (value === null ? "" : format(value)),
+        value: shownLast(format),
       })),
     ],
   };
 }
+
+// What the legend says: the value at the cursor, or the last one while the cursor is elsewhere.
+const shownLast = (format) => (plot, value, column, place) => {
+  const shown = place === null || place === undefined ? plot.data[column].findLast((each) => each !== null) : value;
+  return shown === null || shown === undefined ? "" : format(shown);
+};
+
+const roomFor = (_plot, labels) => Math.max(44, 22 + LETTER * Math.max(0, ...(labels ?? []).map((label) => label.length)));
 
 // uPlot makes a range of years for a single time.
 function timesShown(plot, low, high) {

@@ -1,6 +1,6 @@
 // What stands in for a view that has nothing to show, and how far what is shown can be trusted.
 
-import { html } from "../vendor/preact.js";
+import { html, useEffect, useState } from "../vendor/preact.js";
 import { age } from "../format.js";
 
 export function Fault({ fault, at }) {
@@ -16,9 +16,21 @@ export function Fault({ fault, at }) {
   </div>`;
 }
 
+const LONG_MS = 2500;
+
+// Who waits is told of it when it takes long: a process that hangs is waited for before the others are told of.
+function Loading() {
+  const [isLong, setLong] = useState(false);
+  useEffect(() => {
+    const timer = setTimeout(() => setLong(true), LONG_MS);
+    return () => clearTimeout(timer);
+  }, []);
+  return html`<p class="dim" role="status">Loading…${isLong && " It takes long: a process of the broker is busy, or does not answer."}</p>`;
+}
+
 // The answer of a view: `children` is called with it as soon as it is there.
 export function Answered({ answer, children }) {
-  if (answer.value === null) return answer.fault ? html`<${Fault} fault=${answer.fault} />` : html`<p class="dim">Loading…</p>`;
+  if (answer.value === null) return answer.fault ? html`<${Fault} fault=${answer.fault} />` : html`<${Loading} />`;
   return html`${answer.fault && html`<${Fault} fault=${answer.fault} at=${answer.at} />`}${children(answer.value)}`;
 }
 

@@ -27,7 +27,7 @@ export function Table({ columns, rows, sort, isReverse, onSort, empty = "There a
       <tbody ref=${body}>
         ${rows.map(
           (row, place) => html`<tr key=${keyOf ? keyOf(row) : place} data-key=${watch && keyOf(row)}>
-            ${columns.map((column) => html`<td class=${column.isNumber ? "number" : column.isName ? "name" : ""}>${column.cell(row)}</td>`)}
+            ${columns.map((column) => html`<td class=${classOf(column)}>${column.cell(row)}</td>`)}
           </tr>`,
         )}
       </tbody>
@@ -35,8 +35,11 @@ export function Table({ columns, rows, sort, isReverse, onSort, empty = "There a
   </div>`;
 }
 
+// What can be done with a row stays in sight where the table is wider than the window.
+const classOf = ({ title, isNumber, isName }) => (isNumber ? "number" : isName ? "name" : title === "" ? "act" : "");
+
 function Heading({ column, sort, isReverse, onSort }) {
-  const kind = column.isNumber ? "number" : "";
+  const kind = column.isName ? "" : classOf(column);
   if (!onSort || !column.sort) return html`<th class=${kind} scope="col">${column.title || html`<span class="unseen">What can be done</span>`}</th>`;
   const isSorted = sort === column.sort;
   const direction = isSorted ? (isReverse ? "descending" : "ascending") : "none";
@@ -77,7 +80,7 @@ export function PagedTable({ path, columns, query, defaultSort = "name", isDefau
           keyOf=${keyOf}
           watch=${watch}
         />
-        <${Pages} answer=${shown} />`}
+        ${shown.total_count > 0 && html`<${Pages} answer=${shown} />`}`}
     </section>`;
 }
 

@@ -4,8 +4,11 @@ import { html } from "../vendor/preact.js";
 import { bytes, count, duration } from "../format.js";
 import { useAnswer } from "../live.js";
 import { Command } from "../parts/command.js";
+import { Findings } from "../parts/findings.js";
 import { Answered, Head } from "../parts/states.js";
 import { Table } from "../parts/table.js";
+
+const RULES = ["shard-away", "disk-slow", "alarm"]; // what is told of processes; one that is away has no row
 
 export function Processes() {
   const answer = useAnswer("/shardmq/processes");
@@ -22,6 +25,7 @@ export function Processes() {
     { title: "Its file", isNumber: true, cell: (row) => (row.store ? bytes(row.store.file_bytes) : "–") },
   ];
   return html`<${Head} title="Processes" />
+    <${Findings} isQuiet=${true} only=${({ rule }) => RULES.includes(rule)} />
     <section class="card">
       <${Answered} answer=${answer}>
         ${(value) => html`<${Table} columns=${columns} rows=${value.items ?? value} caption="Processes" keyOf=${(row) => row.process} />`}

@@ -95,12 +95,18 @@ function Reasons({ queue }) {
   return said.map((text) => html`<div class="note warn">${text}</div>`);
 }
 
+const STATES = {
+  down: "Its shard does not answer: nobody gets its messages, and what is published to it is refused, until the shard is back. What is stored stays.",
+  crashed: "It is out of service: something that is stored of it is damaged. `shardmq store check` says what.",
+};
+
 function reasonsOf(queue) {
   const { messages_ready: ready = 0, messages_unacknowledged: unacked = 0, consumers = 0 } = queue;
   const out = rateOf(queue, "deliver_get") ?? 0;
   const into = rateOf(queue, "publish") ?? 0;
   const details = queue.consumer_details ?? [];
   const said = [];
+  if (STATES[queue.state]) said.push(STATES[queue.state]);
   if (ready > 0 && consumers === 0) said.push(`${count(ready)} messages wait, and nobody consumes this queue.`);
   const isFull = details.length > 0 && details.every((one) => one.prefetch_count > 0 && (one.unacked ?? 0) >= one.prefetch_count);
   if (ready > 0 && isFull) {

@@ -23,7 +23,7 @@ export function Features({ row }) {
     row.arguments?.["x-single-active-consumer"] && ["SAC", "one active consumer"],
     row.policy && [row.policy, "policy"],
   ].filter(Boolean);
-  return names.map(([name, title]) => html`<span class="tag plain" title=${title}>${name}</span>`);
+  return html`<span class="tags">${names.map(([name, title]) => html`<span class="tag plain" title=${title}>${name}</span>`)}</span>`;
 }
 
 export function State({ row }) {
