@@ -1,5 +1,8 @@
 """What members of groups return, reject and hold for too long, by real processes."""
 
+import time
+from itertools import pairwise
+
 import shardmq
 from shardmq.cmd.run.broker import Broker
 
@@ -124,3 +127,37 @@ def test_a_lease_that_runs_out_gives_the_message_to_another_member(broker: Broke
             assert message.redelivered
             message.ack()
             break
+
+
+def test_a_lease_that_is_renewed_stays_with_its_member(broker: Broker, channel: shardmq.Channel) -> None:
+    """Another member waits for it meanwhile, and gets the one beside it, which is not renewed."""
+    topic(channel, "renewed", 2)
+    for lease_ms in (400, 2000, 8000):  # where the machine was too busy for the renewals, a longer one
+        arguments = {**SHARED, "x-group": f"workers-{lease_ms}", "x-consumer-timeout": lease_ms}
+        messages = channel.consume("renewed", prefetch=2, arguments=arguments)
+        renewed, left = next(messages), next(messages)
+        pauses, came = [time.monotonic()], list[int]()
+        with shardmq.connect(broker.url) as connection, connection.channel() as other:
+
+            def take(message: shardmq.Message, came: list[int] = came) -> None:
+                came.append(int(message.body))
+                message.ack()
+
+            other.basic_consume("renewed", take, prefetch=2, arguments=arguments)
+
+            def is_over(pauses: list[float] = pauses, renewed: shardmq.Message = renewed) -> bool:
+                renewed.renew()
+                pauses.append(time.monotonic())
+                return pauses[-1] - pauses[0] > 3 * lease_ms / 1000  # noqa: B023  of this turn
+
+            until(is_over, "three leases are over", 60)
+            renewed.ack()
+            until(lambda: not group_unacked(channel, f"workers-{lease_ms}"), "all is settled")  # noqa: B023
+        messages.close()  # type: ignore[attr-defined]
+        if max(later - earlier for earlier, later in pairwise(pauses)) < lease_ms / 2000:
+            break
+    assert came == [int(left.body)]
+
+
+def group_unacked(channel: shardmq.Channel, group: str) -> int:
+    return sum(row["unacked"] for row in channel.group_offsets("renewed", group))

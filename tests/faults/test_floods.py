@@ -17,9 +17,11 @@ import pytest
 import shardmq
 from shardmq.cmd.run.broker import Broker
 from shardmq.message.record import pack
-from shardmq.protocol.native.operations.basic import BasicPublish
+from shardmq.protocol.native.operations.basic import BasicCancel, BasicConsume, BasicPublish
 from shardmq.protocol.native.operations.codec import encode
 from shardmq.protocol.native.operations.connection import ChannelOpen, Ok
+from shardmq.protocol.native.operations.fields import Operation
+from shardmq.protocol.native.operations.groups import GroupAssigned, GroupRevoked
 from shardmq.protocol.native.operations.topology import QueueDeclare
 
 from .amqpclient import AmqpClient
@@ -189,3 +191,58 @@ def test_thousands_of_declarations_without_answers_are_all_carried_out(broker: B
     assert bystander.p99 < (DECLARE_SECONDS if SECONDS else 1)
     assert rss_bytes(broker.pids["gateway-0"]) - before < 40 * MEGABYTE + count * 2000
     client.close()
+
+
+@pytest.mark.parametrize("kind", ["ordered", "shared"])
+def test_members_that_join_and_leave_by_the_thousand_leave_nothing_behind(broker: Broker, kind: str) -> None:
+    count, channels = 10_000 if SECONDS else 1000, 10
+    topic, arguments = f"churned-{kind}", {"x-group": "g", "x-group-type": kind, "x-stream-offset": "first"}
+    with shardmq.connect(broker.url) as connection, connection.channel() as channel:
+        channel.topic_declare(topic, 4)
+        before = {name: rss_bytes(pid) for name, pid in broker.pids.items()}
+        client = RawClient(broker).open()
+        client.send(*(ChannelOpen(number, number) for number in range(2, channels + 2)))
+        for _ in range(channels):
+            assert isinstance(client.receive(), Ok)
+        with Bystander(broker, publish) as bystander:
+            for first in range(0, count, channels):
+                asked: dict[int, Operation] = {}
+                for on in range(2, channels + 2):
+                    number = 1000 + 2 * (first + on)
+                    member = f"member-{number}"
+                    asked[number] = BasicConsume(number, on, topic, member, prefetch=10, arguments=arguments)
+                    asked[number + 1] = BasicCancel(number + 1, on, member)
+                client.send(*asked.values())
+                while asked:
+                    answer = client.receive()
+                    if isinstance(answer, Ok):
+                        del asked[answer.request]
+                    else:
+                        assert isinstance(answer, GroupAssigned | GroupRevoked), answer
+        client.close()
+        assert bystander.took
+        assert bystander.p99 < (P99_SECONDS if SECONDS else 1)
+        channel.basic_publish(topic, "key", b"there")
+        with channel.group_consumer(topic, "g", shared=kind == "shared", start="earliest") as consumer:
+            assert [message.body for message in consumer.poll(20)] == [b"there"]
+        channel.topic_delete(topic)
+    grown = {name: rss_bytes(pid) - before[name] for name, pid in broker.pids.items()}
+    assert max(grown.values()) < 20 * MEGABYTE, grown
+
+
+def test_a_topic_may_have_ten_thousand_partitions_and_others_are_served_meanwhile(broker: Broker) -> None:
+    count = 10_000
+    before = {name: rss_bytes(pid) for name, pid in broker.pids.items()}
+    with shardmq.connect(broker.url) as connection, connection.channel() as channel:
+        with Bystander(broker, publish) as bystander:
+            channel.topic_declare("wide", count)
+            with channel.publisher() as publisher:
+                publisher.publish_keyed("wide", [(str(number), b"%d" % number) for number in range(1000)])
+            partitions = channel.topic_info("wide")["partitions"]
+        assert len(partitions) == count
+        assert sum(row["messages"] for row in partitions) == 1000
+        grown = {name: rss_bytes(pid) - before[name] for name, pid in broker.pids.items()}
+        channel.topic_delete("wide")
+    assert bystander.took
+    assert bystander.p99 < 1
+    assert sum(grown.values()) < count * 20_000, grown
