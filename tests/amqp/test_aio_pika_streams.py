@@ -82,6 +82,18 @@ def test_iterators_filter_by_tags(url: str) -> None:
     assert run(scenario, url) == list(range(1, MESSAGES, 2))
 
 
+def test_a_group_goes_on_where_its_member_left_off(url: str) -> None:
+    async def scenario(connection: AbstractRobustConnection) -> list[int]:
+        queue = await stream(connection, "aio.grouped")
+        member = {"x_group": "workers", "x_stream_offset": "first"}
+        offsets = await read(connection, queue.name, 40, **member)
+        offsets += await read(connection, queue.name, 60, **member)
+        await queue.delete(if_unused=False, if_empty=False)
+        return offsets
+
+    assert run(scenario, url) == list(range(MESSAGES))
+
+
 def test_what_streams_refuse_has_its_type(url: str) -> None:
     async def take(_: AbstractIncomingMessage) -> None:
         pass

@@ -24,6 +24,7 @@ PROGRAM = Path(__file__).parent / "programs" / "amqplib.js"
         "aConsumerIsToldOfItsQueuesEnd",
         "repliesComeDirectly",
         "streamsAreReadFromAnywhere",
+        "aGroupGoesOnWhereItsMemberLeftOff",
         "whatStreamsRefuseIsAnErrorOfItsChannel",
         "graveMistakesAreErrorEventsOfTheConnection",
     ],

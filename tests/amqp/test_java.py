@@ -56,6 +56,7 @@ def outcomes(
         "streams",
         "stream errors",
         "super streams",
+        "groups",
     ],
 )
 def test_what_java_programs_do(outcomes: dict[str, str], scenario: str) -> None:

@@ -23,6 +23,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicInteger;
 
 /**
  * What programs on RabbitMQ's Java client do: {@code java Scenarios URL} carries all of it out and writes a line for each
@@ -52,6 +53,7 @@ public class Scenarios {
         SCENARIOS.put("streams", Scenarios::streams);
         SCENARIOS.put("stream errors", Scenarios::streamErrors);
         SCENARIOS.put("super streams", Scenarios::superStreams);
+        SCENARIOS.put("groups", Scenarios::groups);
     }
 
     public static void main(String[] arguments) throws Exception {
@@ -292,6 +294,14 @@ public class Scenarios {
         channel.exchangeDelete("java.super");
     }
 
+    private static void groups(Connection connection) throws Exception {
+        Channel channel = stream(connection, "java.grouped");
+        Map<String, Object> member = Map.of("x-group", "workers", "x-stream-offset", "first");
+        same(offsets(0, 40, 1), read(connection, "java.grouped", 40, member));
+        same(offsets(40, 100, 1), read(connection, "java.grouped", 60, member));
+        channel.queueDelete("java.grouped");
+    }
+
     /** A stream with a hundred messages, every other one tagged "odd". */
     private static Channel stream(Connection connection, String name) throws Exception {
         Channel channel = connection.createChannel();
@@ -310,8 +320,10 @@ public class Scenarios {
         throws Exception {
         Channel channel = connection.createChannel();
         BlockingQueue<Long> came = new LinkedBlockingQueue<>();
+        AtomicInteger wanted = new AtomicInteger(count);
         channel.basicQos(10);
         channel.basicConsume(name, false, arguments, (tag, message) -> {
+            if (wanted.getAndDecrement() <= 0) return;
             channel.basicAck(message.getEnvelope().getDeliveryTag(), false);
             came.add((Long) message.getProperties().getHeaders().get("x-stream-offset"));
         }, tag -> { });

@@ -176,6 +176,24 @@ const scenarios = {
     await channel.deleteQueue('node.stream');
   },
 
+  async aGroupGoesOnWhereItsMemberLeftOff(connection) {
+    const channel = await stream(connection, 'node.grouped');
+    const read = async (count) => {
+      const reading = await connection.createChannel();
+      await reading.prefetch(10);
+      const offsets = [];
+      await consume(reading, 'node.grouped', count, (message) => {
+        if (offsets.push(message.properties.headers['x-stream-offset']) <= count) reading.ack(message);
+      }, { arguments: { 'x-group': 'workers', 'x-stream-offset': 'first' } });
+      await reading.close();
+      return offsets.slice(0, count);
+    };
+    const all = numbers(100).map(Number);
+    assert.deepStrictEqual(await read(40), all.slice(0, 40));
+    assert.deepStrictEqual(await read(60), all.slice(40));
+    await channel.deleteQueue('node.grouped');
+  },
+
   async whatStreamsRefuseIsAnErrorOfItsChannel(connection) {
     const channel = await stream(connection, 'node.refusing');
     const refused = async (attempt) => {
