@@ -35,7 +35,15 @@ MANAGEMENT: Final = (
     *("libmath-calc-units-perl", "libparams-validate-perl", "libmodule-implementation-perl"),
     *("libmodule-runtime-perl", "libtry-tiny-perl", "libreadonly-perl", "libjson-perl", "libwww-perl", "liburi-perl"),
 )
-MANAGERS: Final = ("amqpstorm>=3.1", "pyrabbit2>=1.0.7", "flower>=2", "tornado>=6.4", "humanize>=4", "requests>=2.32")
+MANAGERS: Final = (
+    "amqpstorm>=3.1",
+    "pyrabbit>=1.1",
+    "pyrabbit2>=1.0.7",
+    "flower>=2",
+    "tornado>=6.4",
+    "humanize>=4",
+    "requests>=2.32",
+)
 """Python's clients of the HTTP API, beside the tests' own packages as their dependencies are others'."""
 
 SECONDS_MAX: Final = 300

@@ -194,9 +194,9 @@ def node_row(facts: Facts, processes: list[Row]) -> Row:
         "disk_free_limit": max((row["limits"]["disk_free_bytes_min"] for row in shards), default=0),
         "disk_free_alarm": any("disk" in text for text in alarms),
         "fd_used": sum(row.get("open_fds", 0) for row in processes),
-        "fd_total": sum(row.get("max_fds", 0) for row in processes),
+        "fd_total": _bounded(sum(row.get("max_fds", 0) for row in processes)),
         "sockets_used": connections,
-        "sockets_total": sum(row.get("max_fds", 0) for row in processes if row["role"] == "gateway"),
+        "sockets_total": _bounded(sum(row.get("max_fds", 0) for row in processes if row["role"] == "gateway")),
         "proc_used": len(processes),
         "proc_total": 1 << 16,
         "rates_mode": "basic",
@@ -209,6 +209,11 @@ def node_row(facts: Facts, processes: list[Row]) -> Row:
         "cluster_links": [],
         "processes": processes,
     }
+
+
+def _bounded(count: int) -> int:
+    """A count that clients read into 32 bits: systems without limits say a thousand million for each process."""
+    return min(count, 2**31 - 1)
 
 
 async def _node(call: Call) -> Row:
@@ -255,12 +260,33 @@ async def top(call: Call) -> Answer:
     return Answer({"node": node["name"], "row_count": len(processes), "processes": processes})
 
 
+MEMORY: Final = (
+    *("connection_readers", "connection_writers", "connection_channels", "connection_other", "queue_procs"),
+    *("quorum_queue_procs", "quorum_queue_dlx_procs", "stream_queue_procs", "stream_queue_replica_reader_procs"),
+    *("stream_queue_coordinator_procs", "plugins", "metadata_store", "other_proc", "metrics", "mgmt_db", "mnesia"),
+    *("quorum_ets", "metadata_store_ets", "other_ets", "binary", "msg_index", "code", "atom", "other_system"),
+    *("allocated_unused", "reserved_unallocated"),
+)
+"""What RabbitMQ's memory consists of; rabbitmqadmin reads all of it."""
+
+MEMORY_OF_ROLE: Final = {
+    "gateway": "connection_other",
+    "shard": "queue_procs",
+    "coordinator": "metadata_store",
+    "management": "mgmt_db",
+}
+"""What our processes are nearest to."""
+
+
 async def memory(call: Call) -> Answer:
-    """The memory of the broker, by process; all of it is what the kernel counts as resident."""
+    """The memory of the broker, by process and in RabbitMQ's words; all of it is what the kernel counts as resident."""
     node = await _find_node(call)
     taken = {row["process"]: row["rss_bytes"] for row in node["processes"]}
+    parts = dict.fromkeys(MEMORY, 0)
+    for row in node["processes"]:
+        parts[MEMORY_OF_ROLE.get(row["role"], "other_proc")] += row["rss_bytes"]
     total = dict.fromkeys(("rss", "allocated", "erlang"), sum(taken.values()))
-    return Answer({"memory": {**taken, "strategy": "rss", "total": total}})
+    return Answer({"memory": {**parts, **taken, "strategy": "rss", "total": total}})
 
 
 async def login_attempts(call: Call) -> Answer:

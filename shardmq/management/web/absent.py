@@ -24,6 +24,8 @@ EMPTY: Final = (
     ("/feature-flags", "there are no feature flags"),
     ("/global-parameters", "there are no global parameters"),
     ("/federation-links", "there is no federation"),
+    ("/deprecated-features", "nothing is deprecated"),
+    ("/deprecated-features/used", "nothing is deprecated"),
 )
 """Lists in which there is nothing, and why."""
 
