@@ -219,7 +219,7 @@ def test_clients_in_python_do_all_they_can(managed: Broker, admin: Browser, clie
     admin.put("/queues/%2F/flowers")
     admin.delete("/queues/%2F/flowers/contents")
     admin.post("/exchanges/%2F/amq.default/publish", {"routing_key": "flowers", "payload": "x", "properties": {}})
-    assert python(managed, program) == "well\n"
+    assert python(managed, program).endswith("well\n")  # pyrabbit prints where it asks
 
 
 @pytest.mark.parametrize(
