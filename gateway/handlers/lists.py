@@ -206,7 +206,7 @@ def _list_queues(client: Client, reply: Reply) -> None:
 
     gathering = AnswerCollector(len(client.state.links), join)
     for link in client.state.links:
-        link.ask(Inspect(), gathering.take, ANSWER_SECONDS)
+        link.look(Inspect(), gathering.take, ANSWER_SECONDS)
 
 
 def _list_transactions(client: Client, reply: Reply) -> None:
@@ -228,7 +228,7 @@ def _list_transactions(client: Client, reply: Reply) -> None:
 
     gathering = AnswerCollector(len(state.links), join)
     for link in state.links:
-        link.ask(Inspect(), gathering.take, ANSWER_SECONDS)
+        link.look(Inspect(), gathering.take, ANSWER_SECONDS)
 
 
 def status_get(channel: Channel, _operation: StatusGet, reply: Reply) -> None:
@@ -253,7 +253,7 @@ def status_get(channel: Channel, _operation: StatusGet, reply: Reply) -> None:
         own["consumers"] = sum(row["user"] == client.user for row in rows)
         gathering = AnswerCollector(len(client.state.links), show)
         for link in client.state.links:
-            link.ask(Inspect(), gathering.take, ANSWER_SECONDS)
+            link.look(Inspect(), gathering.take, ANSWER_SECONDS)
 
     def show(tables: list[Row]) -> None:
         found = [row for table in tables for row in table["queues"] if may_see(client, row["vhost"])]

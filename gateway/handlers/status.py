@@ -28,4 +28,4 @@ def gather(state: GatewayState, reply: Reply) -> None:
     collector.take(state.table())
     state.coordinator.inspect(collector.take, ANSWER_SECONDS)
     for link in state.links:
-        link.ask(Inspect(), collector.take, ANSWER_SECONDS)
+        link.look(Inspect(), collector.take, ANSWER_SECONDS)

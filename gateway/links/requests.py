@@ -63,6 +63,7 @@ class Requests:
         self._early: list[_Asked] = []
         self._given_up: dict[int, _Asked] = {}  # their answers may still come
         self._answered = self._handled = -1  # as many of all messages that were posted are known to be carried out
+        self._is_silent = False  # it let a deadline pass, and has answered nothing since
 
     @property
     def is_quiet(self) -> bool:
@@ -92,6 +93,21 @@ class Requests:
         else:
             reply(Unavailable(f"{self._name} is not there now; try again"))
 
+    def look(self, message: Request[Any], reply: Reply, seconds: float) -> None:
+        """Ask for what is only shown: a shard that let a deadline pass is left out until it answers something.
+
+        One that stands still would hold up every list for `seconds`, and a scrape that takes many lists for minutes.
+
+        Args:
+            message: what is asked; it may be repeated.
+            reply: as in `ask`; called at once where the shard is silent.
+            seconds: until it is given up.
+        """
+        if self._is_silent:
+            reply(Unavailable(f"{self._name} does not answer now; see `shardmq status`"))
+        else:
+            self.ask(message, reply, seconds)
+
     def _send(self, asked: _Asked) -> None:
         number = self._next_number
         self._next_number += 1
@@ -102,6 +118,7 @@ class Requests:
 
     def on_answer(self, message: Answer[msgspec.Raw] | Refusal | Got) -> None:
         """Hand an answer to whoever asked."""
+        self._is_silent = False
         asked = self._asked.pop(message.request, None)
         if asked is not None:
             self._answered = asked.place
@@ -145,11 +162,13 @@ class Requests:
                 overdue.append(asked)
             elif self._is_wanted(asked.message):
                 self._send(asked)
+        self._is_silent = self._is_silent or bool(overdue)
         for asked in overdue:
             asked.reply(Unavailable(f"{self._name} did not answer in time; see `shardmq status`, then try again"))
 
     def opened(self) -> None:
         """Send what has waited for the shard."""
+        self._is_silent = False
         waiting, self._waiting = self._waiting, []
         for asked in waiting:
             if self._is_wanted(asked.message):

@@ -70,6 +70,7 @@ class ShardLink:
         life: how often the shard went away; what was delivered in an earlier life cannot be settled.
         knows_all: whether the shard is there, and all of its consumers are this gateway's.
         ask: sends a request; `Requests.ask`.
+        look: asks for what is only shown; `Requests.look`.
         confirms: publishes on their way to it.
         on_dead_letter: takes in dead letters; it is set before any come.
         may_follow: whether clients are written to before the shard: what it is sent they were answered already.
@@ -103,7 +104,7 @@ class ShardLink:
         self._touched: dict[Consumer, None] = {}  # in the order of what they settled first
         self._is_urgent = False  # what waits is to be sent, though the shard has publishes to answer
         requests = self._requests = Requests(dialer, name, self._before_request, exists, self._is_wanted)
-        self.ask = requests.ask
+        self.ask, self.look = requests.ask, requests.look
         self._common = CommonDeliveries(self._on_delivered)
         self._handlers: dict[type, Callable[[Any], None]] = {
             Confirmed: self._on_confirmed,

@@ -20,7 +20,7 @@ MEMORY = (
     *("quorum_queue_procs", "stream_queue_procs", "stream_queue_replica_reader_procs"),
     *("stream_queue_coordinator_procs", "plugins", "metadata_store", "other_proc", "mgmt_db", "mnesia", "quorum_ets"),
     *("metadata_store_ets", "other_ets", "binary", "msg_index", "code", "atom", "other_system", "allocated_unused"),
-    *("reserved_unallocated"),
+    "reserved_unallocated",
 )
 
 

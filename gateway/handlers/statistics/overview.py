@@ -64,7 +64,7 @@ def sum_up(state: GatewayState, vhosts: Collection[str], sees_all: bool, is_deta
     collector.take(state.coordinator.lists("overview", query)[0])
     state.coordinator.inspect(collector.take, ANSWER_SECONDS, "overview", query)
     for link in state.links:
-        link.ask(ShardStatistics(is_detailed), collector.take, ANSWER_SECONDS)
+        link.look(ShardStatistics(is_detailed), collector.take, ANSWER_SECONDS)
 
 
 def _sum(tables: list[Row]) -> Row:

@@ -101,7 +101,7 @@ def _rank(
 
     for shard, numbers in by_shard.items():
         question = RankQueues(numbers, operation.sort, operation.reverse, count)
-        state.links[shard].ask(question, take, ANSWER_SECONDS)
+        state.links[shard].look(question, take, ANSWER_SECONDS)
 
 
 def _describe(state: GatewayState, operation: StatsList, queues: list[Queue], page: Page, reply: Reply) -> None:
@@ -134,7 +134,7 @@ def count(
         len(by_shard), lambda tables: then({row["id"]: row for table in tables for row in table})
     )
     for shard, numbers in by_shard.items():
-        state.links[shard].ask(QueueStatistics(numbers, is_detailed), collector.take, ANSWER_SECONDS)
+        state.links[shard].look(QueueStatistics(numbers, is_detailed), collector.take, ANSWER_SECONDS)
 
 
 def _row(queue: Queue, counts: Row | None, policies: Policies) -> Row:

@@ -99,7 +99,7 @@ def topic_info(channel: Channel, operation: TopicInfo, reply: Reply) -> None:
     collector = AnswerCollector(len(queues), join)
     for number, queue in enumerate(queues):
         take = shaped(collector.take, partial(_numbered, number))
-        client.state.links[queue.shard].ask(InspectPartition(queue.id), take, ANSWER_SECONDS)
+        client.state.links[queue.shard].look(InspectPartition(queue.id), take, ANSWER_SECONDS)
 
 
 def _topic_or_stream(client: Client, name: str) -> Topic:

@@ -286,7 +286,7 @@ async def memory(call: Call) -> Answer:
     for row in node["processes"]:
         parts[MEMORY_OF_ROLE.get(row["role"], "other_proc")] += row["rss_bytes"]
     total = dict.fromkeys(("rss", "allocated", "erlang"), sum(taken.values()))
-    return Answer({"memory": {**parts, **taken, "strategy": "rss", "total": total}})
+    return Answer({"memory": {**parts, "strategy": "rss", "total": total}, "processes": taken})
 
 
 async def login_attempts(call: Call) -> Answer:

@@ -307,6 +307,7 @@ class Memory(TypedDict):
     """The memory of the broker in bytes, by process, with the strategy and the total."""
 
     memory: Row
+    processes: dict[str, int]
 
 
 class TopProcess(TypedDict):

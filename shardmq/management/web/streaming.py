@@ -20,6 +20,9 @@ PIECE_BYTES: Final = 64 << 10
 PIECE_SECONDS: Final = 60.0
 """For making one piece."""
 
+READ_SECONDS: Final = 60.0
+"""For a client to read a piece, once the system's buffers are full: what it does not read waits in memory."""
+
 GZIP: Final = zlib.MAX_WBITS | 16
 FASTEST: Final = 1
 """Lists and metrics shrink to less than a tenth even so."""
@@ -89,15 +92,20 @@ async def send(request: web.Request, pieces: Pieces, status: int, headers: Mappi
             if pack is not None:
                 piece = pack.compress(piece)
             if piece:
-                await response.write(piece)
+                await _write(response, piece)
             piece = await _next(pieces)
         if pack is not None:
-            await response.write(pack.flush())
+            await _write(response, pack.flush())
     except Exception as fault:  # noqa: BLE001  the status is sent: what is left to say is that this is not all
-        _log.warning("%s %s: the answer broke off: %s", request.method, request.path, fault)
+        _log.warning("%s %s: the answer broke off: %s", request.method, request.path, fault or type(fault).__name__)
         if request.transport is not None:
             request.transport.abort()
     return response
+
+
+async def _write(response: web.StreamResponse, piece: bytes) -> None:
+    async with asyncio.timeout(READ_SECONDS):
+        await response.write(piece)
 
 
 async def _next(pieces: Pieces) -> bytes | None:

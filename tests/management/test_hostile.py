@@ -1,0 +1,140 @@
+"""What a caller may do wrong, and a shard that stands still while lists are asked for; over real processes."""
+
+import asyncio
+import http.client
+import os
+import re
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+from urllib.parse import quote
+
+import pytest
+from aiohttp import web
+
+from shardmq.cmd.run.broker import Broker
+from shardmq.management.web import streaming
+from tests.management.browser import Browser, Refused
+from tests.management.test_large_answers import AUTHORIZATION
+
+ODD = "a/b %2F"
+"""The name of a virtual host and of a queue in it."""
+
+
+@pytest.fixture(scope="module")
+def odd(managed: Broker) -> Iterator[str]:
+    """The path of a virtual host whose name has what paths are made of."""
+    part = quote(ODD, safe="")
+    with Browser(managed.management_url) as admin:
+        assert admin.put(f"/vhosts/{part}") == 201
+        assert admin.put(f"/queues/{part}/{part}") == 201
+        yield part
+        assert admin.delete(f"/vhosts/{part}") == 204
+
+
+def test_a_virtual_host_may_have_slashes_and_percents_in_its_name(admin: Browser, odd: str) -> None:
+    for part in (odd, odd.replace("%2F", "%2f")):
+        assert admin.get(f"/queues/{part}/{part}")["vhost"] == ODD
+        assert [row["name"] for row in admin.get(f"/queues/{part}?sort=messages")] == [ODD]
+        assert [row["destination"] for row in admin.get(f"/bindings/{part}")] == [ODD]
+        assert admin.get(f"/vhosts/{part}/permissions")[0]["vhost"] == ODD
+        assert [row["name"] for row in admin.get(f"/definitions/{part}")["queues"]] == [ODD]
+    for wrong in ("a/b%20%2F", quote(odd, safe="")):  # not quoted, and quoted twice
+        with pytest.raises(Refused) as refused:
+            admin.get(f"/queues/{wrong}/{odd}")
+        assert refused.value.status == 404
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "image/png", "nonsense", ""])
+def test_a_body_is_json_whatever_type_it_is_said_to_be(admin: Browser, odd: str, kind: str) -> None:
+    admin.ask("PUT", f"/queues/{odd}/typed", b'{"auto_delete": true}', {"Content-Type": kind})
+    assert admin.get(f"/queues/{odd}/typed")["auto_delete"]
+
+
+def test_definitions_may_have_what_others_know_and_this_broker_does_not(admin: Browser) -> None:
+    queue = {"name": "known", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}, "future": {"a": 1}}
+    upstream = {"component": "federation-upstream", "vhost": "/", "name": "up", "value": {"uri": "amqp://"}}
+    admin.post("/definitions", {"queues": [queue], "parameters": [upstream], "later": [1], "rabbit_version": "9.9.9"})
+    assert admin.get("/queues/%2F/known")["durable"]
+
+
+def test_no_other_site_gets_an_answer_into_its_hands(managed: Broker) -> None:
+    where = re.search(r"//([^:/]+):(\d+)", managed.management_url)
+    assert where is not None
+    connection = http.client.HTTPConnection(where[1], int(where[2]), timeout=10)
+    origin = {"Origin": "https://elsewhere.example", "Access-Control-Request-Method": "DELETE"}
+    for method, status in (("OPTIONS", 200), ("GET", 200), ("TRACE", 405), ("PATCH", 405)):
+        connection.request(method, "/api/queues", headers={**AUTHORIZATION, **origin})
+        answer = connection.getresponse()
+        answer.read()
+        assert answer.status == status
+        assert not [name for name in answer.headers if name.lower().startswith("access-control-")]
+    connection.close()
+
+
+def test_lists_and_metrics_come_while_a_shard_stands_still_and_say_what_is_missing(
+    managed: Broker, admin: Browser
+) -> None:
+    queues = [f"still-{number}" for number in range(12)]
+    for name in queues:
+        admin.put(f"/queues/%2F/{name}")
+    there = {row["name"]: row["shard"] for row in admin.get("/queues/%2F?name=still-")}
+    os.kill(managed.pids["shard-0"], signal.SIGSTOP)
+    try:
+        begun = time.monotonic()
+        for path in ("/queues/%2F?name=still-", "/queues/%2F?name=still-&sort=messages&page=1&page_size=500"):
+            found = admin.get(path)
+            rows = found if isinstance(found, list) else found["items"]
+            assert {row["name"]: row["state"] for row in rows} == {
+                name: "running" if shard else "down" for name, shard in there.items()
+            }
+            assert all(("messages" in row) == bool(there[row["name"]]) for row in rows)
+        for path in ("/overview", "/nodes", "/vhosts", "/bindings", "/definitions", "/shardmq/transactions"):
+            admin.get(path)
+        connection = http.client.HTTPConnection(managed.management_url.split("/")[2], timeout=30)
+        for path in ("/metrics", "/metrics/per-object"):
+            connection.request("GET", path, headers=AUTHORIZATION)
+            said = connection.getresponse().read().decode()
+            assert "shardmq_shards_away" in said
+        connection.close()
+        assert time.monotonic() - begun < 9  # Prometheus waits for 10 s
+    finally:
+        os.kill(managed.pids["shard-0"], signal.SIGCONT)
+    end = time.monotonic() + 20
+    while {row["state"] for row in admin.get("/queues/%2F?name=still-")} != {"running"}:
+        assert time.monotonic() < end, "the shard is listed again once it answers"
+
+
+def test_who_reads_nothing_of_a_long_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "READ_SECONDS", 0.2)
+    ended = asyncio.Event()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        try:
+            while True:
+                yield bytes(1 << 20)
+        finally:
+            ended.set()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        made = pieces()
+        try:
+            return await streaming.send(request, made, 200, {})
+        finally:
+            await made.aclose()
+
+    async def ask() -> None:
+        application = web.Application()
+        application.router.add_get("/", answer)
+        runner = web.AppRunner(application)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        _, writer = await asyncio.open_connection(*runner.addresses[0])
+        writer.write(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
+        async with asyncio.timeout(10):
+            await ended.wait()
+        writer.close()
+        await runner.cleanup()
+
+    asyncio.run(ask())
