@@ -1,12 +1,11 @@
 """One thread publishes while another one flushes, closes or commits: what was taken is stored, or somebody is told."""
 
 import signal
-import sys
-import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillWaiting
-from types import FrameType
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from shardmq import errors
 from shardmq.client.sync import publisher as publisher_module
 from shardmq.client.sync.publisher import Publisher
 from shardmq.cmd.run.broker import Broker
+from tests.client.stepping import Step
 
 TYPED, OTHER = shardmq.Properties(type="a"), shardmq.Properties(type="b")
 
@@ -32,44 +32,17 @@ def channel(connection: shardmq.Connection) -> Iterator[shardmq.Channel]:
         yield channel
 
 
-class Step:
-    """Does something before one line of what this thread publishes by: whatever another thread may do there.
-
-    Args:
-        publisher: that publishes; while this thread holds a lock of it, other threads wait.
-        line: which one, counted from 1.
-        act: what is done there.
-    """
-
-    def __init__(self, publisher: Publisher, line: int, act: Callable[[], object]) -> None:
-        self._publisher = publisher
-        self._line = line
-        self._act = act
-        self.lines = 0
-        self.has_acted = False
-
-    def trace(self, frame: FrameType, event: str, _: object) -> Any:
-        if frame.f_code.co_filename != publisher_module.__file__:
-            return None
-        if event == "line":
-            self.lines += 1
-            locks = self._publisher._lock, self._publisher._transport.lock
-            if self.lines >= self._line and not self.has_acted and not any(lock.locked() for lock in locks):
-                self.has_acted = True
-                self._act()
-        return self.trace
-
-    def run(self, publish: Callable[[], None]) -> bool:
-        """Publish; returns whether that was taken."""
-        before = sys.gettrace()
-        sys.settrace(self.trace)
+def is_taken(
+    line: int, publisher: Publisher, act: Callable[[], object], publish: Callable[[], None]
+) -> tuple[bool, bool]:
+    """Publish, while another thread does something before a line of it; returns whether it was taken, and it did."""
+    step = Step([publisher_module], [publisher._lock, publisher._transport.lock], line, act)
+    with step.tracing():
         try:
             publish()
         except (errors.ChannelError, errors.PreconditionFailed):
-            return False
-        finally:
-            sys.settrace(before)
-        return True
+            return False, step.has_acted
+    return True, step.has_acted
 
 
 Publish = Callable[[Any, str], None]
@@ -94,13 +67,12 @@ def test_what_is_published_while_another_thread_closes_the_publisher_is_confirme
         line += 1
         publisher = channel.publisher()
         publisher.publish("", queue, b"first")
-        step = Step(publisher, line, publisher.close)
-        is_taken = step.run(lambda publisher=publisher: publish(publisher, queue))  # type: ignore[misc]
+        was_taken, has_acted = is_taken(line, publisher, publisher.close, partial(publish, publisher, queue))
         publisher.close()
-        taken += is_taken
-        stored += 1 + is_taken
+        taken += was_taken
+        stored += 1 + was_taken
         assert channel.queue_declare(queue, passive=True).messages == stored, f"before line {line}"
-        if not step.has_acted:
+        if not has_acted:
             break
     assert line > 5
     assert 0 < taken < line
@@ -117,12 +89,13 @@ def test_what_is_published_while_another_thread_commits_is_committed_or_refused(
         line += 1
         transaction = channel.transaction(f"{name} {line}")
         transaction.publish("", queue, b"first")
-        step = Step(transaction._publisher, line, transaction.commit)
-        is_taken = step.run(lambda transaction=transaction: publish(transaction, queue))  # type: ignore[misc]
+        was_taken, has_acted = is_taken(
+            line, transaction._publisher, transaction.commit, partial(publish, transaction, queue)
+        )
         assert transaction.commit()
-        stored += 1 + is_taken
+        stored += 1 + was_taken
         assert channel.queue_declare(queue, passive=True).messages == stored, f"before line {line}"
-        if not step.has_acted:
+        if not has_acted:
             break
     assert line > 5
 
@@ -142,15 +115,12 @@ def test_a_flush_waits_for_its_own_messages_however_many_others_are_confirmed_me
         try:
             publisher.publish("", slow, b"mine")
             flushed = pool.submit(publisher.flush, 20)
-            begun = threading.Event()
-            while not begun.is_set():  # until it waits
-                with connection._transport.lock:
-                    if publisher._sent._waiters:
-                        begun.set()
+            while not publisher._sent._waiters:
+                time.sleep(0.005)
             for number in range(5):
                 publisher.publish("", quick, b"%d" % number)
             while channel.queue_declare(quick, passive=True).messages < 6:
-                pass
+                time.sleep(0.005)
             with pytest.raises(StillWaiting):
                 flushed.result(0.05)
         finally:

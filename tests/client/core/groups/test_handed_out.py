@@ -1,12 +1,11 @@
 """What was handed out is settled once, whatever other threads settle at the same moment."""
 
-import sys
 import threading
-from types import FrameType
-from typing import Any
+from functools import partial
 
 from shardmq.client.core.groups import handed_out
 from shardmq.client.core.groups.handed_out import HandedOut
+from tests.client.stepping import Step
 
 
 class Channel:
@@ -29,32 +28,17 @@ class Channel:
 
 def test_the_newest_message_is_acked_while_another_thread_settles_an_earlier_one_again() -> None:
     line = 0
-    has_acted = True
-    while has_acted:
+    while True:
         line += 1
-        channel, guard, lines = Channel(), threading.Lock(), 0
+        channel, guard = Channel(), threading.Lock()
         handed = HandedOut(channel, guard)
         handed.hand_out(1)
         handed.ack(1, 1)
         handed.hand_out(2)
-        has_acted = False
-
-        def trace(frame: FrameType, event: str, _: object) -> Any:
-            nonlocal lines, has_acted
-            if frame.f_code.co_filename != handed_out.__file__:
-                return None
-            if event == "line":
-                lines += 1
-                if lines >= line and not has_acted and not guard.locked():  # noqa: B023  of this turn
-                    has_acted = True
-                    handed.ack(1, 1)  # noqa: B023
-            return trace
-
-        before = sys.gettrace()
-        sys.settrace(trace)
-        try:
+        step = Step([handed_out], [guard], line, partial(handed.ack, 1, 1))
+        with step.tracing():
             handed.ack_all()
-        finally:
-            sys.settrace(before)
         assert channel.acked == [1, 2], f"before line {line}"
+        if not step.has_acted:
+            break
     assert line > 2
