@@ -122,6 +122,8 @@ def _publish_mixed(
     channel.client.state.changed()
     known = channel.client.permissions.plans.get
     packed = records.pack_each(event.lists, event.bodies)
+    if event.turn and _publish_in_turn(channel, publisher, event, methods):
+        return
     for method, raw, body, record in zip(methods, event.lists, event.bodies, packed, strict=True):
         key = id(method), raw
         planned = known(key) or _plan(channel, method, raw, key)
@@ -132,6 +134,29 @@ def _publish_mixed(
         channel.published += 1
         if link.publish_planned(publisher, channel.published, plan, record):
             channel.outbox.hold_publishing(link)
+
+
+def _publish_in_turn(
+    channel: AmqpChannel, publisher: ChannelPublisher, event: PublishesReceived, methods: Sequence[BasicPublish]
+) -> bool:
+    """Send on messages that go to different queues in turn, those of each queue together.
+
+    Returns:
+        Whether they are such, and it is known how they go; where not, nothing was done.
+    """
+    turn, plans = event.turn, channel.client.permissions.plans
+    ways = [plans.get((id(method), raw)) for method, raw in zip(methods[:turn], event.lists, strict=False)]
+    known = [way for way in ways if way is not None and way[1].is_single]
+    if len({plan.place for _, plan, _ in known}) < turn:
+        return False
+    packed = list(records.pack_each(event.lists, event.bodies))
+    first = channel.published + 1
+    channel.published += len(packed)
+    for place, (link, plan, _) in enumerate(known):
+        numbers = range(first + place, channel.published + 1, turn)
+        if link.publish_run(publisher, numbers, plan, packed[place::turn]):
+            channel.outbox.hold_publishing(link)
+    return True
 
 
 def _publish_prioritized(channel: AmqpChannel, event: PublishesReceived) -> bool:

@@ -220,16 +220,14 @@ class PlannedBatch:
 
     def part(self) -> SentBatch:
         """Make a batch of it that others may join, too, of messages that were counted."""
-        plan, count = self.plan, len(self.records)
-        batch = RecordBatch(
-            plan.exchange, plan.routing_key, plan.flags, 0, 0, 0, count, b"".join(self.records), plan.priority
-        )
+        plan, count, records = self.plan, len(self.records), b"".join(self.records)
+        batch = RecordBatch(plan.exchange, plan.routing_key, plan.flags, 0, 0, 0, count, records, plan.priority)
         return SentBatch(
             Publish(plan.queues, batch),
             (plan.place,),
             plan.header,
             (0, 0, 0),
-            self.records,
+            [records],
             count,
             self.size,
             0,

@@ -23,7 +23,7 @@ the median latency at 5,000 messages/s was 1.8 ms so; with two it is 1.4, as wit
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from shardmq.bus.messages.shard import Publish
@@ -190,6 +190,40 @@ class PublishWindow(GrowingBatches):
             return self._add_other(target, request, plan, record)
         self.unconfirmed_bytes += size
         self._gathered_bytes += size
+        return self.unconfirmed_bytes > PUBLISH_WINDOW_BYTES
+
+    def add_run(self, target: ConfirmTarget, requests: Sequence[int], plan: PublishPlan, records: list[bytes]) -> bool:
+        """Send publishes of one message each to the shard, in order; `add_planned` for each of them.
+
+        Args:
+            target: hears of them.
+            requests: its number for each.
+            plan: how they go, the same object each time.
+            records: their messages.
+
+        Returns what `add` does.
+        """
+        growing = self.growing.get(plan.place)
+        rest = 0
+        if growing is None:
+            self.add_planned(target, requests[0], plan, records[0])
+            growing, rest = self.growing.get(plan.place), 1
+        size = sum(map(len, records[rest:]))
+        if (
+            type(growing) is PlannedBatch
+            and growing.target is target
+            and growing.plan is plan
+            and growing.size + size <= JOINED_BYTES
+            and len(growing.records) + len(records) <= RECORD_BATCH_RECORDS_MAX
+        ):
+            growing.requests += requests[rest:]
+            growing.records += records[rest:]
+            growing.size += size
+            self.unconfirmed_bytes += size
+            self._gathered_bytes += size
+        else:
+            for request, record in zip(requests[rest:], records[rest:], strict=True):
+                self.add_planned(target, request, plan, record)
         return self.unconfirmed_bytes > PUBLISH_WINDOW_BYTES
 
     def _add_other(self, target: ConfirmTarget, request: int, plan: PublishPlan, record: bytes) -> bool:

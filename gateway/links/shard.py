@@ -93,7 +93,7 @@ class ShardLink:
         self.newest: RecordBatch | None = None
         confirms = self.confirms = PublishWindow(dialer, name, exists, stamp)
         self.publish, self.publish_planned = confirms.add, confirms.add_planned
-        self.publish_numbered = confirms.add_numbered
+        self.publish_numbered, self.publish_run = confirms.add_numbered, confirms.add_run
         self.on_dead_letter: Callable[[ShardLink, DeadLetter], None] = _no_publisher
         self._alarms = alarms
         self._changed = changed

@@ -308,6 +308,10 @@ class ChannelPublisher:
         if len(confirmed) < 2:
             self.confirmed += sum([last + 1 - first for first, last in confirmed])
             return confirmed
+        first, last = min(confirmed)[0], max(confirmed)[1]
+        if sum([end - start for start, end in confirmed]) + len(confirmed) == last + 1 - first:  # each comes once
+            self.confirmed += last + 1 - first
+            return [(first, last)]
         confirmed.sort()
         joined: list[tuple[int, int]] = []
         first, last = confirmed[0]

@@ -36,6 +36,7 @@ class PublishesReceived:
         lists: each one's property list; one object for neighbours whose lists are equal.
         bodies: each one's body.
         methods: each one's, the same object for equal ones that come close together; None where all have the same.
+        turn: after so many messages, methods and property lists begin again, the same objects; 0 where they do not.
     """
 
     channel: int
@@ -43,6 +44,7 @@ class PublishesReceived:
     lists: list[bytes]
     bodies: list[bytes]
     methods: list[BasicPublish] | None = None
+    turn: int = 0
 
     @property
     def size(self) -> int:

@@ -7,7 +7,8 @@ same content header. The reader finds such neighbours by comparing bytes, and yi
     └──── the same ───────────────────┘ 100B └──── the same ───────────────────┘ 100B
 
 Who publishes to many queues in turn sends a few methods over and over. They are remembered by their bytes, and such
-neighbours are one event, too.
+neighbours are one event, too. Where the same methods and headers come again in the same order, whole turns of them are
+compared.
 """
 
 import struct
@@ -37,10 +38,20 @@ the work done in vain stays small. Together they cost 0.12 µs each, one by one 
 SHAPES_KEPT: Final = 1024
 """Sizes of alike messages for which it is remembered how they are cut; else each time takes 1 µs."""
 
+TURNS_LEAST: Final = 2
+"""So many more are to have come: finding out what a turn is takes as long as to read half of it."""
+
+TURN_SHAPES_KEPT: Final = 64
+"""The same for turns: each is some kilobytes."""
+
 IN_A_ROW: Final = 4
 """So many publishes by one method in a row are the beginning of a run, which is compared and not read one by one."""
 
+TURN_MAX: Final = 128
+"""Messages of the longest turn that is compared as a whole: few reads have two of a longer one."""
+
 _frame_of: Final = struct.Struct(">BHI").unpack_from
+_LENGTH: Final = struct.Struct(">I")
 _CONTENT: Final = struct.Struct(">HHQ")
 _HEADER_SIZES: Final = struct.Struct(">I4sQ")
 _BODY_START: Final = struct.Struct(">4sI")
@@ -133,7 +144,7 @@ def read_publishes(
     size, sizes_at, least = len(data), len(start), len(start) + _HEADER_SIZES.size
     lists: list[bytes] = []
     bodies: list[bytes] = []
-    newest = b""
+    newest, began = b"", at
     while at + least < size and data.startswith(start, at):
         header_size, fixed, body_size = _HEADER_SIZES.unpack_from(data, at + sizes_at)
         header_end = at + sizes_at + 4 + header_size
@@ -162,18 +173,45 @@ def read_publishes(
     if not bodies:
         return None, at
     event = PublishesReceived(channel, method, lists, bodies)
-    return event, _read_mixed(data, at, event, frame_max, message_max) if len(bodies) < ALIKE_AT_ONCE else at
+    if len(bodies) >= ALIKE_AT_ONCE or size - at < FRAME_OVERHEAD:
+        return event, at
+    return event, _read_on(data, began, at, event, frame_max, message_max)
+
+
+def _read_on(data: bytes, began: int, at: int, event: PublishesReceived, frame_max: int, message_max: int) -> int:
+    """Add publishes by other methods to an event of those in data[began:at]; return where the next frame begins."""
+    if len(event.bodies) > 1:
+        return _read_mixed(data, at, event, frame_max, message_max)
+    at = _read_mixed(data, at, event, frame_max, message_max)
+    (size,) = _LENGTH.unpack_from(data, began + 3)
+    if event.methods is None or not data.startswith(data[began : began + FRAME_OVERHEAD + size], at):
+        return at  # another thing than the first method has ended it
+    if len(data) - at >= TURNS_LEAST * (at - began):
+        at = _read_turns(data, began, at, event)
+    at = _read_mixed(data, at, event, frame_max, message_max)
+    if event.turn and not _goes_on(event):
+        event.turn = 0
+    return at
+
+
+def _goes_on(event: PublishesReceived) -> bool:
+    """Whether what is behind an event's last turn is the beginning of another."""
+    turn, lists, methods = event.turn, event.lists, event.methods
+    rest = len(lists) % turn
+    assert methods is not None
+    return methods[len(lists) - rest :] == methods[:rest] and lists[len(lists) - rest :] == lists[:rest]
 
 
 def _read_mixed(data: bytes, at: int, event: PublishesReceived, frame_max: int, message_max: int) -> int:
     """Add the publishes from offset `at` on to an event, as long as they go back and forth between known methods.
 
-    They are complete ones with one body frame at most, on the same channel, as in `read_publishes`. Returns the offset
-    at which the next frame begins.
+    They are complete ones with one body frame at most, on the same channel, as in `read_publishes`; to an event of
+    one, those before its method comes again. Returns the offset at which the next frame begins.
     """
     channel, lists, bodies = event.channel, event.lists, event.bodies
-    methods = [event.method] * len(bodies)
-    newest_method, in_a_row, is_mixed = event.method, 0, False
+    is_mixed = event.methods is not None
+    methods = event.methods or [event.method] * len(bodies)
+    newest_method, in_a_row, first = methods[-1], 0, event.method if len(bodies) == 1 else None
     middle = _END + _START.pack(BODY, channel)
     size, newest = len(data), lists[-1]
     known, sizes_of, body_start_of = _starts.get, _HEADER_SIZES.unpack_from, _BODY_START.unpack_from
@@ -184,7 +222,7 @@ def _read_mixed(data: bytes, at: int, event: PublishesReceived, frame_max: int, 
         if on != channel or sizes_at + _HEADER_SIZES.size >= size:
             break
         method = known(data[at:sizes_at]) or _next_method(data, at, sizes_at - _START.size, channel)
-        if method is None:
+        if method is None or (is_mixed and method is first):
             break
         if content and data.startswith(content, sizes_at):  # 0.2 µs less than to look at its parts
             body_at = sizes_at + len(content)
@@ -223,6 +261,54 @@ def _read_mixed(data: bytes, at: int, event: PublishesReceived, frame_max: int, 
     if is_mixed:
         event.methods = methods
     return at
+
+
+def _read_turns(data: bytes, began: int, at: int, event: PublishesReceived) -> int:
+    """Add the publishes to an event, those in data[began:at], that repeat all of them.
+
+    They do byte for byte but for the bodies, and in their sizes. Returns the offset at which the next frame begins.
+    """
+    lists, bodies, methods = event.lists, event.bodies, event.methods
+    turn, size = len(bodies), at - began
+    if methods is None or turn > TURN_MAX:
+        return at
+    prefixes, place = _prefixes(data, began, bodies)
+    if not (data.startswith(prefixes[0], at) and data.startswith(prefixes[-1], at + place - began)):
+        return at  # no other turn, or one of other sizes
+    shape = _turn_shape(tuple(map(len, prefixes)), tuple(map(len, bodies)))
+    marks = (_END,) * turn
+    found = 0
+    for parts in shape.iter_unpack(memoryview(data)[at : at + (len(data) - at) // size * size]):
+        if parts[::3] != prefixes or parts[2::3] != marks:
+            break
+        bodies += parts[1::3]
+        found += 1
+    if found:
+        lists += lists * found
+        methods += methods * found
+        event.turn = turn
+    return at + found * size
+
+
+def _prefixes(data: bytes, at: int, bodies: list[bytes]) -> tuple[tuple[bytes, ...], int]:
+    """What comes before each of these bodies in the messages from offset `at` on, and where the last one begins."""
+    prefixes: list[bytes] = []
+    began = at
+    for body in bodies:
+        began = at
+        (method_size,) = _LENGTH.unpack_from(data, at + 3)
+        sizes_at = at + FRAME_OVERHEAD + method_size + _START.size
+        (header_size,) = _LENGTH.unpack_from(data, sizes_at)
+        start = sizes_at + 4 + header_size + (8 if body else 0)
+        prefixes.append(data[at:start])
+        at = start + len(body) + 1
+    return tuple(prefixes), began
+
+
+@lru_cache(maxsize=TURN_SHAPES_KEPT)
+def _turn_shape(prefixes: tuple[int, ...], bodies: tuple[int, ...]) -> struct.Struct:
+    """What cuts a turn of messages, each as `_shape` does."""
+    return struct.Struct("".join([f"{prefix}s{body}sc" for prefix, body in zip(prefixes, bodies, strict=True)]))
 
 
 @lru_cache(maxsize=SHAPES_KEPT)

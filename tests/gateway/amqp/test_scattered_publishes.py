@@ -74,6 +74,35 @@ def test_what_goes_to_one_queue_travels_together(start_stage: StartStage) -> Non
         assert outcome(client, {3, 4, 7, 8})[1] == set()
 
 
+def test_turns_go_as_before_when_it_is_known_where_they_go(start_stage: StartStage) -> None:
+    stage = start_stage(FOUR)
+    with confirming(stage) as client:
+        for written in (1, 2):
+            publish(client, "abcabcabca")
+            assert [bodies(stage.expect(0, Publish)) for _ in range(2)] == ["0369", "147"]
+            assert bodies(stage.expect(1, Publish)) == "258"
+            stage.confirm(0, 2 * written)
+            stage.confirm(1, written)
+            assert outcome(client, set(range(10 * written - 9, 10 * written + 1)))[1] == set()
+
+
+def test_a_queue_that_has_two_places_in_a_turn_has_its_messages_in_order(start_stage: StartStage) -> None:
+    exchange, binding = Exchange("/", "one", "fanout", True), Binding("/", "one", "a", "")
+    stage = start_stage(FOUR, exchanges=[exchange], bindings=[binding])
+    with confirming(stage) as client:
+        taken = 0
+        for _ in range(2):
+            publish(client, "aXbaXbaXb", {"X": "one"})
+            queues = {1: "", 2: ""}
+            while len(queues[1]) + len(queues[2]) < 9:
+                heard = stage.expect(0, Publish)
+                taken += 1
+                queues[heard.queues[0]] += bodies(heard)
+            assert queues == {1: "013467", 2: "258"}
+        stage.confirm(0, taken)
+        assert outcome(client, set(range(1, 19)))[1] == set()
+
+
 def test_ids_of_messages_are_unique_and_rise_in_each_queue(start_stage: StartStage) -> None:
     stage = start_stage(FOUR)
     with confirming(stage) as client:

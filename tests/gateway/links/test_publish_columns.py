@@ -55,6 +55,10 @@ class Link:
         plan = self.plans.setdefault(key, PublishPlan.of((queue,), exchange, f"q{queue}", flags))
         self.window.add_planned(who, request, plan, pack(None, body))
 
+    def publish_run(self, who: Publisher, requests: range, queue: int) -> None:
+        plan = self.plans.setdefault((queue, "", 1), PublishPlan.of((queue,), "", f"q{queue}", 1))
+        self.window.add_run(who, requests, plan, [pack(None, b"%d" % request) for request in requests])
+
 
 @pytest.fixture
 def link() -> Link:
@@ -63,6 +67,27 @@ def link() -> Link:
 
 def bodies(publishes: Publishes) -> list[list[bytes]]:
     return [[record.body for record in unpack(batch.records, batch.count)] for batch in publishes.batches()]
+
+
+def test_a_run_is_what_its_publishes_are_one_by_one() -> None:
+    who, other = Publisher(), Publisher()
+    together, single = Link(), Link()
+    runs = [(who, range(1, 9, 2), 1), (who, range(2, 9, 2), 2), (other, range(1, 4), 1), (who, range(9, 12), 1)]
+    for target, requests, queue in runs:
+        together.publish_run(target, requests, queue)
+        for request in requests:
+            single.publish(target, request, queue, b"%d" % request)
+    assert together.window.unconfirmed_bytes == single.window.unconfirmed_bytes > 0
+    for link in (together, single):
+        link.window.send()
+    assert together.posted == single.posted
+    single.window.lost("gone")
+    heard = sorted(who.refused), sorted(other.refused)
+    who.refused.clear()
+    other.refused.clear()
+    together.window.lost("gone")
+    assert (sorted(who.refused), sorted(other.refused)) == heard
+    assert together.window.unconfirmed_bytes == 0
 
 
 def test_publishes_to_several_queues_go_as_one_message(link: Link) -> None:

@@ -114,6 +114,17 @@ def test_publishes_that_go_back_and_forth_between_methods_are_one_event_also_whe
         assert event.bodies == [b"%d" % place for place in range(100)]
 
 
+@pytest.mark.parametrize(("order", "turn"), [("abcabcabcab", 3), ("abababab", 2), ("abcabcabcb", 0), ("abcabdabc", 0)])
+def test_it_is_told_after_how_many_messages_all_but_their_bodies_begins_again(order: str, turn: int) -> None:
+    data = b"".join([publish(b"%d" % place, method=BasicPublish(0, "", key)) for place, key in enumerate(order, 10)])
+    for _ in range(2):
+        (event,) = reader().feed(data)
+        assert isinstance(event, PublishesReceived)
+        assert event.methods == [BasicPublish(0, "", key) for key in order]
+        assert event.bodies == [b"%d" % place for place in range(10, 10 + len(order))]
+        assert event.turn == turn
+
+
 def test_a_method_that_cannot_be_read_is_refused_behind_the_publishes_before_it() -> None:
     one, other = (BasicPublish(0, "", f"readable-{number}") for number in range(2))
     broken = publish(b"x", method=BasicPublish(0, "", "broken")).replace(b"\x06broken", b"\xf6broken")

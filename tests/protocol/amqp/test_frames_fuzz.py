@@ -147,7 +147,8 @@ NEIGHBOURS = {
     "alike": ALIKE * 12,
     "other lists": b"".join([publish(b"12345", properties=b"\x80\0\2a%d" % number) for number in range(4)]),
     "other sizes": b"".join([publish(b"1234567"[:size]) for size in (3, 0, 0, 4, 7)]),
-    "in turn": in_turn([3] * 7),
+    "in turn": in_turn([3] * 10),
+    "in turn, of sizes in turn": in_turn([3, 0, 5] * 4),
     "in turn, of other sizes": in_turn([3, 3, 3, 4, 4, 4, 0, 0, 3]),
     "acks": b"".join(map(ack, [7, 8, 9, 11, 12, 5])),
 }
