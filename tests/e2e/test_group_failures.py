@@ -159,5 +159,25 @@ def test_a_lease_that_is_renewed_stays_with_its_member(broker: Broker, channel: 
     assert came == [int(left.body)]
 
 
-def group_unacked(channel: shardmq.Channel, group: str) -> int:
-    return sum(row["unacked"] for row in channel.group_offsets("renewed", group))
+def test_members_of_a_shared_group_have_no_more_in_flight_than_their_prefetch(
+    broker: Broker, channel: shardmq.Channel
+) -> None:
+    """A window for each: what one settles is replaced, and the other's stays as it is."""
+    topic(channel, "windowed", 100)
+    held: dict[int, list[shardmq.Message]] = {2: [], 5: []}
+    with shardmq.connect(broker.url) as connection:
+        for prefetch, kept in held.items():
+            connection.channel().basic_consume("windowed", kept.append, prefetch=prefetch, arguments=SHARED)
+        until(lambda: group_unacked(channel, "workers", "windowed") == 7, "both windows are full")
+        until(lambda: (len(held[2]), len(held[5])) == (2, 5), "no more than that came")
+        for message in held[2][:2]:
+            message.ack()
+        until(lambda: group_unacked(channel, "workers", "windowed") == 7, "both windows are full again")
+        until(lambda: (len(held[2]), len(held[5])) == (4, 5), "no more than that came")
+        found = [int(message.body) for kept in held.values() for message in kept]
+        assert sorted(found) == list(range(9))
+    channel.topic_delete("windowed")
+
+
+def group_unacked(channel: shardmq.Channel, group: str, topic: str = "renewed") -> int:
+    return sum(row["unacked"] for row in channel.group_offsets(topic, group))
