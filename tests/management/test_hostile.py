@@ -12,6 +12,7 @@ from urllib.parse import quote
 import pytest
 from aiohttp import web
 
+import shardmq
 from shardmq.cmd.run.broker import Broker
 from shardmq.management.web import streaming
 from tests.management.browser import Browser, Refused
@@ -49,6 +50,23 @@ def test_a_virtual_host_may_have_slashes_and_percents_in_its_name(admin: Browser
 def test_a_body_is_json_whatever_type_it_is_said_to_be(admin: Browser, odd: str, kind: str) -> None:
     admin.ask("PUT", f"/queues/{odd}/typed", b'{"auto_delete": true}', {"Content-Type": kind})
     assert admin.get(f"/queues/{odd}/typed")["auto_delete"]
+
+
+def ask_until_refused(browser: Browser) -> None:
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        browser.get("/whoami")
+        time.sleep(0.05)
+
+
+def test_a_password_that_is_changed_over_another_way_ends_what_the_old_one_began(managed: Broker) -> None:
+    with shardmq.connect(managed.url) as connection:
+        connection.user_put("moved", "one", tags=["monitoring"])
+        with Browser(managed.management_url, "moved", "one") as browser:
+            assert browser.get("/whoami")["name"] == "moved"
+            connection.user_put("moved", "two")
+            with pytest.raises(Refused, match="Login failed"):
+                ask_until_refused(browser)
 
 
 def test_definitions_may_have_what_others_know_and_this_broker_does_not(admin: Browser) -> None:

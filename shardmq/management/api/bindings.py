@@ -79,7 +79,7 @@ async def _pieces(call: Call, vhost: str | None, is_wanted: Wanted) -> Pieces:
 
 
 async def _listed(call: Call, vhost: str | None, is_wanted: Wanted = lambda _: True) -> Answer:
-    return Answer(await long_list(_pieces(call, vhost, is_wanted), call.query))
+    return Answer(await long_list(_pieces(call, vhost, is_wanted), call))
 
 
 async def list_bindings(call: Call) -> Answer:

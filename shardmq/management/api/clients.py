@@ -149,7 +149,7 @@ async def _channels(call: Call, vhost: str | None = None, connection: str = "") 
     def shown(some: list[Row]) -> list[Row]:
         return with_samples(call, "channels", [channel_row(row, call.facts.node) for row in some])
 
-    return Answer(await long_list(in_pieces(rows, shown), call.query))
+    return Answer(await long_list(in_pieces(rows, shown), call))
 
 
 async def _consumers(call: Call, vhost: str | None = None) -> Answer:
@@ -158,7 +158,7 @@ async def _consumers(call: Call, vhost: str | None = None) -> Answer:
     def shown(some: list[Row]) -> list[Row]:
         return [consumer_row(row, call.facts.node) for row in some]
 
-    return Answer(await long_list(in_pieces(await _broker_rows(call, "consumers", vhost), shown), call.query))
+    return Answer(await long_list(in_pieces(await _broker_rows(call, "consumers", vhost), shown), call))
 
 
 async def consumers_of_queue(call: Call, vhost: str, queue: Row) -> list[Row]:
@@ -223,7 +223,7 @@ async def list_connections_of_user(call: Call) -> Answer:
     def shown(some: list[Row]) -> list[Row]:
         return [connection_row(row, call.facts.node) for row in some]
 
-    return Answer(await long_list(in_pieces(rows, shown), call.query))
+    return Answer(await long_list(in_pieces(rows, shown), call))
 
 
 async def _connection(call: Call) -> Row:

@@ -1,5 +1,6 @@
 """What is known of this process and of the broker it manages."""
 
+import asyncio
 import socket
 import time
 from dataclasses import dataclass, field
@@ -14,6 +15,9 @@ from shardmq.management.state.shares import ProcessorShares
 
 LIKE_RABBITMQ: Final = RABBITMQ_VERSION
 """The version of RabbitMQ whose HTTP API this one resembles: clients compare it with what they need."""
+
+SORTED_AT_ONCE: Final = 2
+"""Long lists; more wait. One is made from the broker's pages while the other is sorted."""
 
 
 @dataclass(slots=True)
@@ -32,6 +36,7 @@ class Facts:
         shared: answers that several get.
         logins: how many there were since they were last reset.
         redriving: redrives under way, by virtual host, queue and id.
+        sorting: for long lists to be sorted, a few at once: each has some hundred rows in memory meanwhile.
     """
 
     url: str
@@ -45,6 +50,7 @@ class Facts:
     shared: SharedAnswers = field(default_factory=SharedAnswers)
     logins: LoginCounts = field(default_factory=LoginCounts)
     redriving: set[tuple[str, str, str]] = field(default_factory=set)
+    sorting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(SORTED_AT_ONCE))
 
 
 def node_name(url: str) -> str:

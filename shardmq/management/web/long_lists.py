@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from shardmq.management.web.call import Call
 from shardmq.management.web.listing import NameFilter, envelope, page_of, window, with_columns
 from shardmq.management.web.sorting import SortedRuns
 from shardmq.management.web.streaming import json_list
@@ -25,19 +26,22 @@ async def in_pieces(rows: list[Row], show: Callable[[list[Row]], list[Row]]) -> 
         yield show(piece)
 
 
-async def long_list(pieces: Pieces, query: Mapping[str, str]) -> Any:
+async def long_list(pieces: Pieces, call: Call) -> Any:
     """A list as it was asked for: a page of it in an envelope, or all; where that is long, to be sent piece by piece.
 
     Args:
         pieces: all rows, in RabbitMQ's words.
-        query: the request's parameters.
+        call: the request.
 
     Raises:
         ApiError: a parameter makes no sense, or there is no such page.
     """
+    query = call.query
     names = NameFilter(query)
     if query.get("sort"):
-        return await _sorted(pieces, names, query)
+        async with call.facts.sorting:
+            runs, total = await _gathered(pieces, names, query)
+        return _sorted(runs, total, query)
     if "page" in query:
         return await _page(pieces, names, query)
     first: list[Row] = await anext(pieces, [])
@@ -54,11 +58,15 @@ async def long_list(pieces: Pieces, query: Mapping[str, str]) -> Any:
     return json_list(rest())
 
 
-async def _sorted(pieces: Pieces, names: NameFilter, query: Mapping[str, str]) -> Any:
+async def _gathered(pieces: Pieces, names: NameFilter, query: Mapping[str, str]) -> tuple[SortedRuns, int]:
     runs, total = SortedRuns(query), 0
     async for rows in pieces:
         total += len(rows)
         runs.add(names.keep(rows))
+    return runs, total
+
+
+def _sorted(runs: SortedRuns, total: int, query: Mapping[str, str]) -> Any:
     if "page" in query:
         page, size = page_of(query)
         start, end = window(page, size, len(runs))

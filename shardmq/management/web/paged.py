@@ -153,12 +153,10 @@ async def paged(call: Call, noun: str, vhost: str | None, show: Callable[[Row], 
 async def _long(call: Call, noun: str, everything: ListQuery, show: Callable[[Row], Row]) -> Any:
     """A list that the broker does not cut or sort as it was asked for."""
     if noun == "queues":
-        return await long_list(
-            _all_queues(call, dataclasses.replace(everything, page_size=ROWS_AT_ONCE), show), call.query
-        )
+        return await long_list(_all_queues(call, dataclasses.replace(everything, page_size=ROWS_AT_ONCE), show), call)
     table = await (await call.caller.administration()).stats_list(noun, everything)
 
     def shown(rows: list[Row]) -> list[Row]:
         return with_samples(call, noun, [show(row) for row in rows if row.get("vhost", "-")])
 
-    return await long_list(in_pieces(table.pop("items"), shown), call.query)
+    return await long_list(in_pieces(table.pop("items"), shown), call)
