@@ -14,6 +14,7 @@ from shardmq.cmd.run import invocation
 from shardmq.cmd.run.broker import Broker
 
 from .running import running
+from .spark.archive import QUICK_JAVA, java_options
 from .warm import warm_process
 
 # How long an example takes says more of what else the machine does (brokers, other workers) than of our code.
@@ -25,10 +26,7 @@ gc.disable()  # until all is collected, hardly anything of which is garbage
 # A broker starts in half the time where its processes find compiled code. In the tree it does no harm: git ignores it.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# Java is not worth warming up for tests: half the processor time goes into compiling what soon ends, and a third of
-# what is left into checking again that Spark's classes are ones.
-QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_JAVA)
+os.environ.setdefault("SPARK_SUBMIT_OPTS", java_options())
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK_JAVA)  # it only puts the command line together
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # else each of Spark's Pythons starts threads for nothing
 

@@ -30,13 +30,13 @@ from shardmq.topology.commands import (
     SetTracing,
 )
 from shardmq.topology.entities import EVENT_EXCHANGE, Permission, User, Vhost, predeclared
-from shardmq.topology.passwords import hash_password
 from shardmq.topology.topology import Topology
+from tests.warm import quick_hash
 
 if TYPE_CHECKING:
     from tests.coordinator.conftest import GatewayEnd, Room
 
-HASH = hash_password("secret")
+HASH = quick_hash("secret")
 
 
 def content(topology: Topology) -> list[Any]:

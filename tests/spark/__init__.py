@@ -2,4 +2,5 @@
 
 proxy.py     loses what it is told to lose between clients and a gateway
 cluster.py   a standalone cluster of two workers
+archive.py   Spark's classes as Java has loaded them, and Java's options
 """

@@ -20,6 +20,7 @@ import pyspark
 HOSTS: Final = ("127.0.0.1", "127.0.0.2")
 START_SECONDS: Final = 120.0
 QUICK: Final = os.environ["SPARK_SUBMIT_OPTS"]
+LAUNCHER: Final = os.environ["SPARK_LAUNCHER_OPTS"]
 """Options of Java's for programs that end before they are warm: those of all tests."""
 
 BARE: Final = ("pyspark", "py4j", "pyarrow", "pandas", "numpy", "pytz", "tzdata", "python-dateutil", "six")
@@ -184,7 +185,7 @@ class Cluster:
             "PYSPARK_PYTHON": str(self._python),
             "PYSPARK_DRIVER_PYTHON": str(self._python),
             "SPARK_NO_DAEMONIZE": "1",
-            "SPARK_LAUNCHER_OPTS": QUICK,
+            "SPARK_LAUNCHER_OPTS": LAUNCHER,
             "SPARK_DAEMON_JAVA_OPTS": QUICK,
             "SPARK_DAEMON_MEMORY": "256m",
         }

@@ -36,11 +36,12 @@ from shardmq.topology.commands import (
     SetTracing,
 )
 from shardmq.topology.entities import Binding, Exchange, Permission, Queue, User, Vhost, predeclared
-from shardmq.topology.passwords import from_rabbitmq, hash_password, verify_password
+from shardmq.topology.passwords import from_rabbitmq, verify_password
 from shardmq.topology.topology import Topology
+from tests.warm import quick_hash
 
 PLACES = QueuePlacement(1, 2)
-HASH = hash_password("secret")
+HASH = quick_hash("secret")
 RABBITS = from_rabbitmq("kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR")
 
 
