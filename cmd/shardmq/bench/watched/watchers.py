@@ -21,6 +21,9 @@ SCRAPE_SECONDS: Final = 1.0
 
 _SPAN: Final = "lengths_age=600&lengths_incr=5&msg_rates_age=600&msg_rates_incr=5"
 
+_SEEN: Final = "&".join([f"name=bench-{number}" for number in range(20)])
+"""Rows of a list that are in a window, for their small charts."""
+
 PAGES: Final = (
     (
         f"/api/overview?{_SPAN}",
@@ -28,7 +31,10 @@ PAGES: Final = (
         "/api/shardmq/findings",
         "/api/queues?page=1&page_size=5&sort=messages&sort_reverse=true&columns=name,vhost,messages,consumers",
     ),
-    ("/api/queues?page=1&page_size=50&sort=messages&sort_reverse=true",),
+    (
+        "/api/queues?page=1&page_size=100&sort=messages&sort_reverse=true",
+        f"/api/shardmq/samples/queues/%2F?{_SEEN}",
+    ),
     ("/api/connections?page=1&page_size=50",),
     ("/api/shardmq/processes",),
 )
