@@ -48,6 +48,7 @@ class Overview(TypedDict):
     exchange_types: list[Row]
     rates_mode: str
     confirm_times: NotRequired[ConfirmTimes]
+    away: list[str]
 
 
 class Node(TypedDict):

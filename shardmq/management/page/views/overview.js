@@ -44,7 +44,10 @@ function Shown({ overview, who, query }) {
     { title: "unacknowledged", samples: history("unacknowledged", totals.messages_unacknowledged_details?.samples) },
   ];
   const flows = RATES.map(([counter, title]) => ({ title, samples: history(counter, stats[`${counter}_details`]?.samples), isTotal: true }));
-  return html`<section class="card">
+  const { away = [] } = overview;
+  return html`${away.length > 0 &&
+    html`<div class="note bad" role="alert">${away.join(", ")} ${away.length > 1 ? "do not answer: their queues are not in these numbers, and wait for them." : "does not answer: its queues are not in these numbers, and wait for it."}</div>`}
+    <section class="card">
       <${Figures}
         rows=${[
           ["Ready", count(totals.messages_ready)],
