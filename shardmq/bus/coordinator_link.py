@@ -137,6 +137,7 @@ class CoordinatorLink:
         self.identified: Callable[[str, int], None] = lambda _broker, _generation: None
         self.members: MemberHost | None = None
         self._present: ReportConnections | None = None
+        self._is_silent = False  # the coordinator let a deadline pass, and has answered nothing since
         self._unsaid: int | None = None  # the version of the replica, where the coordinator has yet to hear it
         self._handlers: dict[type, Callable[[Any], None]] = {
             Snapshot: self._on_snapshot,
@@ -185,8 +186,14 @@ class CoordinatorLink:
         self.ask(RunCommand(command, user), reply)
 
     def inspect(self, reply: Reply, seconds: float, noun: str = "", query: dict[str, Any] | None = None) -> None:
-        """Ask for the coordinator's status; its `others` are the other gateways' status, or their lists of a noun."""
-        self.ask(Inspect(noun, query), reply, seconds)
+        """Ask for the coordinator's status; its `others` are the other gateways' status, or their lists of a noun.
+
+        A coordinator that let a deadline pass is left out until it answers something.
+        """
+        if self._is_silent:
+            reply(Unavailable("the coordinator does not answer now; messages still flow"))
+        else:
+            self.ask(Inspect(noun, query), reply, seconds)
 
     def begin_backup(self, folder: str, bytes_per_second: int, reply: Reply) -> None:
         """Have all stores copied into subfolders of `folder`."""
@@ -215,6 +222,7 @@ class CoordinatorLink:
         overdue = [self._asked.pop(number) for number in late]
         overdue += [asked for asked in self._waiting if asked.deadline < now]
         self._waiting = [asked for asked in self._waiting if asked.deadline >= now]
+        self._is_silent = self._is_silent or bool(overdue)
         for asked in overdue:
             asked.reply(
                 Unavailable("the coordinator did not answer in time; messages still flow, try this again later")
@@ -250,6 +258,7 @@ class CoordinatorLink:
             self.members.hear(message)
 
     def _on_opened(self, _opened: LinkOpened) -> None:
+        self._is_silent = False
         if self._present is not None:
             self.dialer.post(self._present)
         if self.members is not None:
@@ -279,6 +288,7 @@ class CoordinatorLink:
         self._changed()
 
     def _on_reply(self, reply: Answer[msgspec.Raw] | Refusal) -> None:
+        self._is_silent = False
         asked = self._asked.pop(reply.request, None)
         if asked is None:
             return  # its deadline passed

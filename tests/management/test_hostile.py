@@ -123,6 +123,18 @@ def test_lists_and_metrics_come_while_a_shard_stands_still_and_say_what_is_missi
         assert time.monotonic() < end, "the shard is listed again once it answers"
 
 
+def test_lists_and_metrics_come_while_the_coordinator_stands_still(managed: Broker, admin: Browser) -> None:
+    os.kill(managed.pids["coordinator"], signal.SIGSTOP)
+    try:
+        begun = time.monotonic()
+        for path in ("/overview", "/nodes", "/connections", "/channels?sort=name", "/exchanges", "/queues/%2F"):
+            admin.get(path)
+        admin.get("/shardmq/findings")
+        assert time.monotonic() - begun < 8
+    finally:
+        os.kill(managed.pids["coordinator"], signal.SIGCONT)
+
+
 def test_who_reads_nothing_of_a_long_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "READ_SECONDS", 0.2)
     ended = asyncio.Event()
