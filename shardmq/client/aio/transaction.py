@@ -123,7 +123,8 @@ class Transaction:
             ContentTooLarge: over the message limit; nothing was sent.
             NotFound, AccessRefused, PublishRefused, …: a message before was refused; it cannot be committed any more.
             PreconditionFailed: it is sealed, committed, aborted or has expired.
-            Timeout: the window stayed full; the message was not taken.
+            Timeout: the window stayed full; the message was not taken. Where its text begins with "sending", it was
+                taken, and the broker reads nothing now.
             ChannelError, ConnectionFault: the channel or the connection is closed.
         """
         if self._core.is_taking:

@@ -128,7 +128,8 @@ class Publisher:
         Raises:
             TypeError: the body is not bytes.
             ContentTooLarge: over the message limit; nothing was sent.
-            Timeout: the window stayed full; the message was not taken.
+            Timeout: the window stayed full; the message was not taken. Where its text begins with "sending", it was
+                taken, and the broker reads nothing now.
             ChannelError, ConnectionFault: the channel or the connection is closed.
         """
         collecting = self._collecting
