@@ -137,10 +137,11 @@ $(VENV)/spark-classes.jsa: tests/spark/archive.py $(VENV)/installed-test
 compiled: $(VENV)/installed-test tree
 	@$(BIN)/pytest --collect-only --quiet >/dev/null 2>&1 || true
 
-ready: $(VENV)/fetched-peers $(VENV)/installed-test $(if $(findstring spark,$(DEMO)),$(VENV)/spark-classes.jsa) compiled lint $(VENV)/installed-peers
+ready: $(if $(findstring spark,$(DEMO)),$(VENV)/spark-classes.jsa) compiled lint $(VENV)/installed-peers
 
-# Two at a time: peers are fetched while pip installs, and tests compiled while types are checked.
+# Two at a time: peers are fetched while pip installs, and then tests compiled while types are checked.
 test:
+	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/fetched-peers $(VENV)/installed-test
 	@$(MAKE) --no-print-directory --jobs=2 ready
 	$(BIN)/pytest --numprocesses 6 --dist loadfile --no-loadscope-reorder $(ARGS)
 
