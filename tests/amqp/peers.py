@@ -37,7 +37,7 @@ MANAGEMENT: Final = (
 )
 MANAGERS: Final = (
     "amqpstorm>=3.1",
-    "pyrabbit>=1.1",
+    *("pyrabbit>=1.1", "httplib2>=0.22", "pyparsing>=3"),
     "pyrabbit2>=1.0.7",
     "flower>=2",
     "tornado>=6.4",
