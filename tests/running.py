@@ -1,9 +1,13 @@
-"""A broker for the tests of a file: it runs while they do, and is gone with all it has kept when they are over."""
+"""Brokers for the tests of a file: they run while those do, and are gone with all they have kept when they are over."""
 
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
+import pytest
+
+from shardmq.cmd.bench.compare.rabbitmq import Absent, NotStarted
 from shardmq.cmd.run.broker import Broker
 
 
@@ -16,3 +20,10 @@ def running(broker: Broker) -> Iterator[Broker]:
         broker.close()
         print(broker.last_words())
         shutil.rmtree(broker.data_dir)
+
+
+def without(reason: Absent) -> NoReturn:
+    """Skip a test for lack of a peer, where that is not installed; one that does not start is a fault."""
+    if isinstance(reason, NotStarted):
+        raise reason
+    pytest.skip(str(reason))

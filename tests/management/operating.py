@@ -12,11 +12,11 @@ from shardmq.cmd.main import run
 
 from .window import Page
 
-SLOW = {"offline": False, "latency": 250, "downloadThroughput": -1, "uploadThroughput": -1}
+SLOW = {"offline": False, "latency": 500, "downloadThroughput": -1, "uploadThroughput": -1}
 """Milliseconds for each request: what goes piece by piece takes long enough to be cancelled."""
 
-MANY = 12_000
-"""Messages, six pieces."""
+MANY = 20_000
+"""Messages, ten pieces."""
 
 ROW = "[...document.querySelectorAll('tr')].find((row) => row.textContent.includes('billing'))"
 DRAWN = f"return {ROW}?.querySelector('.spark' + arguments[0] + ' path:last-child')?.getAttribute('d')"

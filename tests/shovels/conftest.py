@@ -7,7 +7,7 @@ import pytest
 import shardmq
 from shardmq.cmd.bench.compare.rabbitmq import Absent, Server
 from shardmq.cmd.run.broker import Broker
-from tests.running import running
+from tests.running import running, without
 
 from .moving import put
 
@@ -53,4 +53,4 @@ def rabbitmq() -> Iterator[Server]:
         with Server() as server:
             yield server
     except Absent as reason:
-        pytest.skip(str(reason))
+        without(reason)

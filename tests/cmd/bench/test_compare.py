@@ -18,6 +18,7 @@ from shardmq.cmd.run.broker import Broker
 from shardmq.cmd.run.invocation import command, environment
 from shardmq.errors import ShardmqError
 from tests.cmd.interrupts import heeding_interrupts
+from tests.running import without
 
 PATIENCE_SECONDS = 120
 TINY = {"queues": 12, "connections": 12}
@@ -30,7 +31,7 @@ def load_program(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     try:
         return compiled_program(tmp_path_factory.mktemp("load"))
     except Absent as reason:
-        pytest.skip(str(reason))
+        without(reason)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def peer() -> Iterator[Contestant]:
         with Server() as server:
             yield Contestant("RabbitMQ", server.port, (server.pid,))
     except Absent as reason:
-        pytest.skip(str(reason))
+        without(reason)
 
 
 def tiny(load: Load) -> Load:
@@ -141,7 +142,7 @@ def test_beside_rabbitmq_the_table_has_ratios_and_goals(
     try:
         Server()
     except Absent as reason:
-        pytest.skip(str(reason))
+        without(reason)
     done = compared("--rows", "alone,distinct,pika")
     assert done.returncode == 0, done.stderr
     lines = [line.split("\t") for line in done.stdout.splitlines() if "\t" in line]

@@ -10,6 +10,7 @@ from shardmq.cmd.bench.compare.load import compiled_program
 from shardmq.cmd.bench.compare.rabbitmq import Absent
 from shardmq.cmd.bench.compare.record import record_growth
 from shardmq.cmd.main import run
+from tests.running import without
 
 WHERE = {"kind": "machine", "cores": 2}
 
@@ -20,7 +21,7 @@ def test_every_series_is_measured_at_its_first_points(
     try:
         compiled_program(tmp_path)
     except Absent as reason:
-        pytest.skip(str(reason))
+        without(reason)
     path = tmp_path / "growth.json"
     disk = tmp_path / "disk"
     disk.mkdir()

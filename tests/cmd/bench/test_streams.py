@@ -14,6 +14,7 @@ from shardmq.cmd.bench.streams.rows import ROWS, SHARDMQ
 from shardmq.cmd.main import run
 from shardmq.cmd.run.broker import Broker
 from shardmq.errors import ShardmqError
+from tests.running import without
 
 SECONDS = 60.0
 
@@ -24,14 +25,14 @@ def redis_load(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     try:
         return redis_program(tmp_path_factory.mktemp("load"))
     except Absent as reason:
-        pytest.skip(str(reason))
+        without(reason)
 
 
 def test_every_row_is_measured_and_kept(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     try:
         compiled_program(tmp_path)
     except Absent as reason:
-        pytest.skip(str(reason))
+        without(reason)
     path, disk = tmp_path / "streams.json", tmp_path / "disk"
     disk.mkdir()
     sizes = ["--turns", "1", "--messages", "1000", "--long", "3000", "--shards", "1", "--no-peers", "--disk", str(disk)]
@@ -52,7 +53,7 @@ def test_redis_is_measured_with_every_entry_checked(tmp_path: Path, redis_load: 
     try:
         server = RedisServer(tmp_path)
     except Absent as reason:
-        pytest.skip(str(reason))
+        without(reason)
     with server:
         words = [*redis_load, "127.0.0.1", str(server.port), "s", "messages=2500", f"pids={server.pid}", *options]
         figures = run_words(words, 2500, SECONDS)
@@ -73,7 +74,7 @@ def test_streams_are_measured_over_amqp(tmp_path: Path, broker: Broker, options:
     try:
         program = compiled_program(tmp_path)
     except Absent as reason:
-        pytest.skip(str(reason))
+        without(reason)
     name = f"bench-{figure}"
     words = [*program, "127.0.0.1", str(broker.port), name, "stream", "messages=2500", "type=stream", *options]
     assert run_words(words, 2500, SECONDS)[figure] > 0

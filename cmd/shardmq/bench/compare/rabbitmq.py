@@ -20,7 +20,12 @@ from shardmq.protocol.amqp.methods.connection import ConnectionStart
 PLACES: Final = ("/usr/lib/rabbitmq/bin", "/usr/lib/rabbitmq/sbin", "/usr/local/sbin", "/opt/rabbitmq/sbin")
 """Where packages install rabbitmq-server itself; the one on the PATH may be a script that changes the user."""
 
-START_SECONDS: Final = 60.0
+START_SECONDS: Final = 180.0
+"""It takes 3 s; on a machine that does much else, a minute."""
+
+STARTS: Final = 3
+"""How often it is tried, as a port that was free may be taken when it is listened at."""
+
 STOP_SECONDS: Final = 20.0
 GREETING_SECONDS: Final = 5.0
 """From the protocol header to connection.start."""
@@ -28,6 +33,10 @@ GREETING_SECONDS: Final = 5.0
 
 class Absent(Exception):
     """There is no RabbitMQ to measure; the text says why."""
+
+
+class NotStarted(Absent):
+    """There is one, and it does not start."""
 
 
 class Server:
@@ -42,7 +51,8 @@ class Server:
         version: version of RabbitMQ.
 
     Raises:
-        Absent: it is not installed, or does not start.
+        Absent: it is not installed.
+        NotStarted: it is, and does not start.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -60,9 +70,15 @@ class Server:
         self._holds = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        with self._holds:
-            self._start()
-            self._holds = self._holds.pop_all()
+        for attempt in range(1, STARTS + 1):
+            try:
+                with self._holds:
+                    self._start()
+                    self._holds = self._holds.pop_all()
+                break
+            except NotStarted:
+                if attempt == STARTS:
+                    raise
         return self
 
     def __exit__(
@@ -117,7 +133,7 @@ class Server:
             ended = server.poll() is not None or names.poll() is not None
             if ended or time.monotonic() > deadline:
                 said = (folder / "output").read_text(errors="replace").strip().splitlines()
-                raise Absent(f"rabbitmq-server does not start: {said[-1] if said else 'it says nothing'}")
+                raise NotStarted(f"rabbitmq-server does not start: {said[-1] if said else 'it says nothing'}")
             time.sleep(0.2)
 
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from shardmq.cmd.bench.compare.load import compiler, last_line
-from shardmq.cmd.bench.compare.rabbitmq import Absent, free_ports
+from shardmq.cmd.bench.compare.rabbitmq import Absent, NotStarted, free_ports
 from shardmq.errors import ShardmqError
 
 SOURCE: Final = Path(__file__).parent / "redisload.c"
@@ -32,7 +32,8 @@ class RedisServer:
         version: of Redis.
 
     Raises:
-        Absent: it is not installed, or does not start.
+        Absent: it is not installed.
+        NotStarted: it is, and does not start.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -76,7 +77,7 @@ class RedisServer:
         deadline = time.monotonic() + START_SECONDS
         while not self.version:
             if process.poll() is not None or time.monotonic() > deadline:
-                raise Absent("redis-server does not start")
+                raise NotStarted("redis-server does not start")
             with contextlib.suppress(OSError):
                 self.version = told_version(self.port)
             time.sleep(0.05)
