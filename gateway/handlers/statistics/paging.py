@@ -1,6 +1,5 @@
 """Filters, order, pages and columns of lists."""
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -9,6 +8,7 @@ import regex
 
 from shardmq.errors import InvalidRequest
 from shardmq.protocol.native.operations.statistics import StatsList
+from shardmq.search.bounded import BoundedSearch
 
 FILTER_SECONDS: Final = 0.1
 """A regular expression may take this long with all names together: nobody else is served meanwhile."""
@@ -85,38 +85,15 @@ def name_filter(operation: StatsList) -> Callable[[Iterable[Item], Callable[[Ite
         raise InvalidRequest(f"the name filter '{operation.name}' is no regular expression: {error}") from error
 
     def keep(items: Iterable[Item], name_of: Callable[[Item], str]) -> list[Item]:
-        left = _TimeLeft(operation.name)
-        return [item for item in items if left.search(pattern, name_of(item))]
+        expression = BoundedSearch(pattern, FILTER_SECONDS)
+        try:
+            return [item for item in items if expression.finds(name_of(item))]
+        except TimeoutError:
+            raise InvalidRequest(
+                f"the name filter '{operation.name}' takes too long; simplify the expression"
+            ) from None
 
     return keep
-
-
-class _TimeLeft:
-    """Bounds how long an expression takes with many names together.
-
-    Args:
-        expression: it.
-    """
-
-    def __init__(self, expression: str) -> None:
-        self._expression = expression
-        self._left = FILTER_SECONDS
-
-    def search(self, pattern: "regex.Pattern[str]", name: str) -> bool:
-        """Whether it is found in a name.
-
-        Raises:
-            InvalidRequest: it has taken too long.
-        """
-        begun = time.perf_counter()
-        try:
-            found = pattern.search(name, timeout=self._left)
-        except TimeoutError:
-            found = None
-        self._left -= time.perf_counter() - begun
-        if self._left <= 0:
-            raise InvalidRequest(f"the name filter '{self._expression}' takes too long; simplify the expression")
-        return found is not None
 
 
 def value_at(row: Row, column: str) -> Any:

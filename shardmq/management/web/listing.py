@@ -3,13 +3,13 @@
 https://www.rabbitmq.com/docs/management#http-api: without `page` the answer is the whole list.
 """
 
-import time
 from collections.abc import Mapping
 from typing import Any, Final
 
 import regex
 
 from shardmq.management.web.errors import ApiError
+from shardmq.search.bounded import BoundedSearch
 
 Row = dict[str, Any]
 
@@ -109,11 +109,10 @@ class NameFilter:
 
     def __init__(self, query: Mapping[str, str]) -> None:
         self._part = query.get("name", "").lower()
-        self._pattern: regex.Pattern[str] | None = None
-        self._seconds_left = MATCH_SECONDS
+        self._expression: BoundedSearch | None = None
         if self._part and query.get("use_regex", "").lower() == "true":
             try:
-                self._pattern = regex.compile(query["name"], regex.IGNORECASE)
+                self._expression = BoundedSearch(regex.compile(query["name"], regex.IGNORECASE), MATCH_SECONDS)
             except (regex.error, RecursionError) as fault:
                 raise ApiError.bad_request(f"name is no regular expression: {fault}") from fault
 
@@ -125,20 +124,12 @@ class NameFilter:
         """
         if not self._part:
             return rows
-        if self._pattern is None:
+        if self._expression is None:
             return [row for row in rows if self._part in str(row.get("name", "")).lower()]
-        return [row for row in rows if self._matches(self._pattern, str(row.get("name", "")))]
-
-    def _matches(self, pattern: "regex.Pattern[str]", name: str) -> bool:
-        begun = time.perf_counter()
         try:
-            found = pattern.search(name, timeout=self._seconds_left)
+            return [row for row in rows if self._expression.finds(str(row.get("name", "")))]
         except TimeoutError:
-            found = None
-        self._seconds_left -= time.perf_counter() - begun
-        if self._seconds_left <= 0:
-            raise ApiError.bad_request("the regular expression in name takes too long; write a simpler one")
-        return found is not None
+            raise ApiError.bad_request("the regular expression in name takes too long; write a simpler one") from None
 
 
 def in_order(rows: list[Row], query: Mapping[str, str]) -> list[Row]:
