@@ -60,7 +60,7 @@ class Sampler:
         self._events = FindingEvents()
         self._address = parse(facts.url)
         self._turn = 0
-        self._fault = ""
+        self._fault = self._told = ""
 
     async def run(self) -> None:
         """Take samples for ever; a task of its own."""
@@ -74,7 +74,7 @@ class Sampler:
                 self._tell("")
             except AuthenticationFailed as fault:
                 self._own = None  # guessing on would look like an attack
-                self._tell(f"the URL's user is refused, so others' logins are used: {fault}")
+                self._tell(f"the URL's user is refused, so others' logins are used: {fault}", is_certain=True)
             except (ShardmqError, TimeoutError) as fault:
                 self._tell(str(fault) or "the broker did not answer in time")
             await asyncio.sleep(SAMPLE_SECONDS)
@@ -84,10 +84,13 @@ class Sampler:
             return self._callers.borrow(self._own)
         return nullcontext(self._callers.monitor())
 
-    def _tell(self, fault: str) -> None:
-        """Log what is wrong, once."""
-        if fault and fault != self._fault:
+    def _tell(self, fault: str, is_certain: bool = False) -> None:
+        """Log what is wrong, once; what may pass, as a gateway that is about to start, when it was wrong twice."""
+        if fault and fault != self._told and (is_certain or fault == self._fault):
             _log.warning("no samples were taken: %s", fault)
+            self._told = fault
+        elif not fault:
+            self._told = ""
         self._fault = fault
 
     async def _look(self, connection: Connection) -> None:
