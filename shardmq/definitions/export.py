@@ -6,16 +6,13 @@ Exclusive queues and the exchanges that every virtual host has are left out, and
 with them.
 """
 
-import base64
-import binascii
 from typing import Final
 
 from shardmq.definitions.parameters import exported_parameter
 from shardmq.definitions.policies import exported_parameters, exported_policies, exported_topic_permissions
 from shardmq.definitions.rows import Row, binding_row, exchange_row, permission_row, topic_row
-from shardmq.errors import InvalidRequest
 from shardmq.topology.entities import Binding, Exchange, Queue, Topic
-from shardmq.topology.passwords import check_hash, from_rabbitmq, to_rabbitmq
+from shardmq.topology.passwords import algorithm_of, check_hash, from_rabbitmq, to_rabbitmq
 from shardmq.topology.topology import Topology
 from shardmq.version import VERSION
 
@@ -48,13 +45,7 @@ def stored_hash(password_hash: str, algorithm: str | None = None) -> str:
     if "$" in password_hash or algorithm == OUR_ALGORITHM:
         check_hash(password_hash)
         return password_hash
-    if algorithm is not None:
-        return from_rabbitmq(password_hash, algorithm)
-    try:
-        size = len(base64.b64decode(password_hash, validate=True))
-    except (binascii.Error, ValueError) as error:
-        raise InvalidRequest(f"unknown password hash: {error}") from error
-    return from_rabbitmq(password_hash, f"rabbit_password_hashing_{'sha512' if size > 36 else 'sha256'}")
+    return from_rabbitmq(password_hash, algorithm_of(password_hash) if algorithm is None else algorithm)
 
 
 def export(topology: Topology) -> Row:

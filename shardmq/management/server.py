@@ -23,8 +23,10 @@ from shardmq.management.web.authentication import (
     PAGE_HEADER,
     SAFE_METHODS,
     USER,
+    check_site,
     check_source,
     credentials_of,
+    of_session,
 )
 from shardmq.management.web.call import BODY_BYTES_MAX, QUERY_BYTES_MAX, Call
 from shardmq.management.web.encoding import encoded
@@ -152,6 +154,7 @@ class Server:
 
     async def _log_in(self, request: web.Request) -> web.StreamResponse:
         """Begin a session of the page: a form with `username` and `password`, as RabbitMQ's has it."""
+        check_site(request)
         form = await request.post()
         user, password = form.get("username", ""), form.get("password", "")
         if not isinstance(user, str) or not isinstance(password, str) or not user:
@@ -168,7 +171,8 @@ class Server:
         return answer
 
     async def _log_out(self, request: web.Request) -> web.StreamResponse:
-        """End a session of the page."""
+        """End a session of the page; other sites' forms cannot."""
+        of_session(request, self._sessions)
         self._sessions.end(request.cookies.get(COOKIE, ""))
         answer = self._response(request, Answer(status=204))
         answer.del_cookie(COOKIE, path="/")

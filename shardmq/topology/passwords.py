@@ -3,6 +3,7 @@
     scrypt$n$r$p$salt$hash      RFC 7914, for every password set here
     rabbit_sha256$salt$hash     SHA-256 of salt (4 bytes) and password, from RabbitMQ's definitions
     rabbit_sha512$salt$hash     the same with SHA-512
+    rabbit_md5$salt$hash        the same with MD5, as RabbitMQ had them before 3.6
 
 Salts and hashes are hexadecimal.
 """
@@ -37,8 +38,15 @@ RABBIT_SALT_BYTES: Final = 4
 RABBIT_ALGORITHMS: Final = {
     "rabbit_password_hashing_sha256": "rabbit_sha256",
     "rabbit_password_hashing_sha512": "rabbit_sha512",
+    "rabbit_password_hashing_md5": "rabbit_md5",
 }
 """The `hashing_algorithm` of a user in RabbitMQ's definitions, and the prefix of its hashes here."""
+
+RABBIT_SIZES: Final = {16: "rabbit_password_hashing_md5", 64: "rabbit_password_hashing_sha512"}
+"""What a digest of so many bytes is of, where definitions do not say; SHA-256 otherwise."""
+
+WEAK_SCHEMES: Final = ("rabbit_md5",)
+"""Of hashes that let their passwords in, and give them away to whoever reads them: a day's guesses cost nothing."""
 
 
 def hash_password(password: str) -> str:
@@ -85,7 +93,7 @@ def from_rabbitmq(password_hash: str, algorithm: str = "rabbit_password_hashing_
         algorithm: the user's `hashing_algorithm`.
 
     Raises:
-        InvalidRequest: the algorithm is unknown (as RabbitMQ's old MD5 is), or it is no such hash.
+        InvalidRequest: the algorithm is unknown, or it is no such hash.
     """
     scheme = RABBIT_ALGORITHMS.get(algorithm)
     if scheme is None:
@@ -101,6 +109,24 @@ def from_rabbitmq(password_hash: str, algorithm: str = "rabbit_password_hashing_
     encoded = f"{scheme}${raw[:RABBIT_SALT_BYTES].hex()}${raw[RABBIT_SALT_BYTES:].hex()}"
     check_hash(encoded)
     return encoded
+
+
+def algorithm_of(password_hash: str) -> str:
+    """The `hashing_algorithm` of a hash that comes without one, by its size.
+
+    Raises:
+        InvalidRequest: it is no base64.
+    """
+    try:
+        size = len(base64.b64decode(password_hash, validate=True)) - RABBIT_SALT_BYTES
+    except (binascii.Error, ValueError) as error:
+        raise InvalidRequest(f"unknown password hash: {error}") from error
+    return RABBIT_SIZES.get(size, "rabbit_password_hashing_sha256")
+
+
+def is_weak(encoded: str) -> bool:
+    """Whether a stored hash is of a scheme that protects no password any more."""
+    return encoded.partition("$")[0] in WEAK_SCHEMES
 
 
 def to_rabbitmq(encoded: str) -> tuple[str, str] | None:
@@ -161,4 +187,5 @@ _SCHEMES: Final[dict[str, Callable[[list[str]], tuple[bytes, Callable[[str], byt
     "scrypt": _read_scrypt,
     "rabbit_sha256": lambda fields: _read_rabbit("sha256", fields),
     "rabbit_sha512": lambda fields: _read_rabbit("sha512", fields),
+    "rabbit_md5": lambda fields: _read_rabbit("md5", fields),
 }

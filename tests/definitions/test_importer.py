@@ -39,7 +39,7 @@ def test_definitions_without_sense_make_nothing(path: tuple[Any, ...], value: An
         ImportPlan(definitions, Topology(), "/", {})
 
 
-def test_an_old_hash_leaves_a_user_without_a_password_and_says_so() -> None:
+def test_a_hash_that_is_none_leaves_a_user_without_a_password_and_says_so() -> None:
     user = {"name": "old", "password_hash": "AAAA", "hashing_algorithm": "rabbit_password_hashing_md5", "tags": []}
     plan = ImportPlan({"users": [user], "surprise": {}}, Topology(), "/", {})
     assert [step.thing for step in plan.stages[1]] == ["user 'old'"]

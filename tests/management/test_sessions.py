@@ -1,8 +1,10 @@
 """Logins of the page by cookie, and how its files are served, over real processes."""
 
+import base64
 import gzip
 import http.client
 import json
+import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +14,9 @@ import pytest
 
 import shardmq
 from shardmq.cmd.run.broker import Broker
+from shardmq.management.api import ENDPOINTS
+from shardmq.management.metrics.endpoints import METRICS
+from shardmq.management.own import ENDPOINTS as OWN_ENDPOINTS
 
 Answered = tuple[int, dict[str, str], bytes]
 
@@ -52,6 +57,31 @@ def test_a_cookie_alone_changes_nothing(managed: Broker, cookie: str) -> None:
     assert ask(managed, "POST", "/api/shardmq/queues/%2F/a/move", headers, '{"to": "b"}')[0] == 404
 
 
+def test_nothing_that_changes_something_goes_by_the_cookie_alone(managed: Broker, cookie: str) -> None:
+    """Every endpoint that there is; forms of other sites get no further with a password that the browser remembers."""
+    remembered = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
+    writes = [each for each in (*ENDPOINTS, *OWN_ENDPOINTS, *METRICS) if each.method != "GET"]
+    assert len(writes) > 50
+    connection = http.client.HTTPConnection(urlsplit(managed.management_url).netloc, timeout=30)
+    form = {"Content-Type": "text/plain", "Origin": "https://elsewhere.example"}
+    for number, endpoint in enumerate(writes):
+        path = endpoint.prefix + re.sub(r"\{\w+(:\[q.*?)?\}", "q", endpoint.path)
+        forms = (
+            [{**remembered, **form}, {**remembered, **form, "Origin": "null"}] if number % 6 == 0 else []
+        )  # 100 lines
+        for headers in ({"Cookie": cookie}, *forms):
+            connection.request(endpoint.method, path, "{}", headers)
+            answer = connection.getresponse()
+            reason = json.loads(answer.read())["reason"]
+            assert (answer.status, "cookie alone" in reason or "another site" in reason) == (403, True), path
+    connection.close()
+    words = urlencode({"username": "guest", "password": "guest"})
+    kind = {"Content-Type": "application/x-www-form-urlencoded", "Origin": "https://elsewhere.example"}
+    assert ask(managed, "POST", "/api/login", kind, words)[0] == 403
+    own = {**kind, "Origin": managed.management_url.rstrip("/")}
+    assert ask(managed, "POST", "/api/login", own, words)[0] == 200
+
+
 def test_the_page_asks_for_the_password_in_the_browsers_place(managed: Broker) -> None:
     assert "www-authenticate" in ask(managed, "GET", "/api/whoami")[1]
     assert "www-authenticate" not in ask(managed, "GET", "/api/whoami", {"X-Shardmq-Page": "1"})[1]
@@ -64,7 +94,9 @@ def test_a_wrong_password_begins_no_session(managed: Broker) -> None:
 
 def test_a_session_ends_when_somebody_logs_out(managed: Broker) -> None:
     cookie = log_in(managed, "guest", "guest")[1]["set-cookie"].partition(";")[0]
-    assert ask(managed, "DELETE", "/api/login", {"Cookie": cookie})[0] == 204
+    assert ask(managed, "DELETE", "/api/login", {"Cookie": cookie})[0] == 403
+    assert ask(managed, "GET", "/api/whoami", {"Cookie": cookie})[0] == 200
+    assert ask(managed, "DELETE", "/api/login", {"Cookie": cookie, "X-Shardmq-Page": "1"})[0] == 204
     assert ask(managed, "GET", "/api/whoami", {"Cookie": cookie})[0] == 401
 
 

@@ -6,7 +6,15 @@ import hashlib
 import pytest
 
 from shardmq.errors import InvalidRequest
-from shardmq.topology.passwords import check_hash, from_rabbitmq, hash_password, to_rabbitmq, verify_password
+from shardmq.topology.passwords import (
+    algorithm_of,
+    check_hash,
+    from_rabbitmq,
+    hash_password,
+    is_weak,
+    to_rabbitmq,
+    verify_password,
+)
 
 DOCUMENTED = "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"
 """The hash of "test12" in RabbitMQ's page on passwords."""
@@ -31,7 +39,7 @@ def test_a_hash_of_rabbitmqs_verifies_its_password() -> None:
     assert not verify_password("test13", encoded)
 
 
-@pytest.mark.parametrize("algorithm", ["sha256", "sha512"])
+@pytest.mark.parametrize("algorithm", ["md5", "sha256", "sha512"])
 def test_hashes_of_rabbitmqs_come_and_go_unchanged(algorithm: str) -> None:
     raw = base64.b64encode(b"salt" + hashlib.new(algorithm, b"saltsecret").digest()).decode()
     name = f"rabbit_password_hashing_{algorithm}"
@@ -39,6 +47,8 @@ def test_hashes_of_rabbitmqs_come_and_go_unchanged(algorithm: str) -> None:
     assert verify_password("secret", encoded)
     assert not verify_password("saltsecret", encoded)
     assert to_rabbitmq(encoded) == (raw, name)
+    assert algorithm_of(raw) == name
+    assert is_weak(encoded) == (algorithm == "md5")
 
 
 def test_a_user_without_a_password_comes_and_goes_as_one() -> None:
@@ -53,7 +63,8 @@ def test_rabbitmq_has_no_word_for_scrypt() -> None:
 @pytest.mark.parametrize(
     ("raw", "algorithm", "text"),
     [
-        (DOCUMENTED, "rabbit_password_hashing_md5", "unknown hashing_algorithm 'rabbit_password_hashing_md5'"),
+        (DOCUMENTED, "rabbit_password_hashing_md4", "unknown hashing_algorithm 'rabbit_password_hashing_md4'"),
+        (DOCUMENTED, "rabbit_password_hashing_md5", "4 and 32 bytes"),
         (DOCUMENTED, "rabbit_password_hashing_sha512", "4 and 32 bytes"),
         ("no base64!", "rabbit_password_hashing_sha256", "no base64"),
         ("c2FsdA==", "rabbit_password_hashing_sha256", "4 and 0 bytes"),

@@ -7,6 +7,7 @@ import click
 from shardmq.cmd.admin.permission import VHOST, named_vhost
 from shardmq.cmd.terminal.completion import completing
 from shardmq.cmd.terminal.connection import carry_out, connected, rows_of
+from shardmq.cmd.terminal.numbers import WholeNumber
 from shardmq.cmd.terminal.options import BROKER, JSON, LIST, all_of, named_values
 from shardmq.cmd.terminal.output import CommandFailed
 from shardmq.cmd.terminal.rows import Column, Row, RowChoice, extras, names
@@ -40,7 +41,9 @@ PREVIEWED: Final = (
 
 OPERATOR: Final = click.option("--operator", is_flag=True, help="An operator policy: a limit that no policy passes.")
 _SETTINGS: Final = (
-    click.option("--priority", type=int, default=0, show_default=True, help="The highest that matches applies."),
+    click.option(
+        "--priority", type=WholeNumber(), default=0, show_default=True, help="The highest that matches applies."
+    ),
     click.option("--apply-to", type=click.Choice(APPLY_TO), default="all", show_default=True, help="What it is for."),
     OPERATOR,
     VHOST,

@@ -7,6 +7,7 @@ import click
 
 from shardmq.cmd.admin.rates import RATES, Status, StatusWatch
 from shardmq.cmd.terminal.connection import connected
+from shardmq.cmd.terminal.numbers import Number
 from shardmq.cmd.terminal.options import JSON, URL
 from shardmq.cmd.terminal.output import print_json
 from shardmq.cmd.terminal.rows import Column, Row, plain
@@ -66,7 +67,7 @@ QUEUE_COLUMNS: Final = (
 @click.command(short_help="Show processes, queues and stores.")
 @click.option(
     "--interval",
-    type=click.FloatRange(0.1, 60),
+    type=Number(0.1, 60),
     default=1.0,
     show_default=True,
     metavar="SECONDS",

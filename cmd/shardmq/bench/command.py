@@ -19,6 +19,7 @@ from shardmq.cmd.bench.scattered import scattered
 from shardmq.cmd.bench.settings import MESSAGES, STAMP, Settings
 from shardmq.cmd.bench.streams.command import streams
 from shardmq.cmd.bench.watched.command import watched
+from shardmq.cmd.terminal.numbers import Number, WholeNumber
 from shardmq.cmd.terminal.options import JSON, URL, all_of
 from shardmq.cmd.terminal.output import print_json
 from shardmq.cmd.terminal.tables import print_facts
@@ -42,10 +43,10 @@ def options_of(command: Callable[..., None]) -> Callable[..., None]:
 
 _OPTIONS: Final = (
     URL,
-    click.option("--messages", type=click.IntRange(1), help="Messages in all.  [default: a few seconds' worth]"),
+    click.option("--messages", type=WholeNumber(1), help="Messages in all.  [default: a few seconds' worth]"),
     click.option(
         "--size",
-        type=click.IntRange(STAMP.size, MESSAGE_BYTES_MAX // 2),
+        type=WholeNumber(STAMP.size, MESSAGE_BYTES_MAX // 2),
         default=100,
         show_default=True,
         metavar="BYTES",
@@ -53,22 +54,22 @@ _OPTIONS: Final = (
     ),
     click.option(
         "--queues",
-        type=click.IntRange(1, 1000),
+        type=WholeNumber(1, 1000),
         default=1,
         show_default=True,
         help="Queues; producers publish to them in turn.",
     ),
-    click.option("--producers", type=click.IntRange(1, 256), default=1, show_default=True, help="Producer processes."),
+    click.option("--producers", type=WholeNumber(1, 256), default=1, show_default=True, help="Producer processes."),
     click.option(
         "--consumers",
-        type=click.IntRange(0, 256),
+        type=WholeNumber(0, 256),
         default=1,
         show_default=True,
         help="Consumer processes; they share the queues, and ack each batch. 0: publishing alone is measured.",
     ),
     click.option(
         "--rate",
-        type=click.FloatRange(1),
+        type=Number(1),
         default=1000.0,
         show_default=True,
         help="Messages a second, in mode latency.",
@@ -76,7 +77,7 @@ _OPTIONS: Final = (
     click.option("--transient", is_flag=True, help="Transient messages and queues: they do not survive a restart."),
     click.option(
         "--timeout",
-        type=click.FloatRange(1),
+        type=Number(1),
         default=300.0,
         show_default=True,
         metavar="SECONDS",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from shardmq.cmd.terminal.numbers import Number, WholeNumber
 from shardmq.cmd.terminal.options import JSON, URL
 from shardmq.cmd.terminal.output import Say, narrator, print_json
 from shardmq.cmd.terminal.rows import Column
@@ -29,10 +30,10 @@ Memory = dict[str, int]
 
 @click.command("queues")
 @URL
-@click.option("--queues", type=click.IntRange(1, 100_000), default=10_000, show_default=True, help="Number of queues.")
+@click.option("--queues", type=WholeNumber(1, 100_000), default=10_000, show_default=True, help="Number of queues.")
 @click.option(
     "--connections",
-    type=click.IntRange(0, 50_000),
+    type=WholeNumber(0, 50_000),
     default=5_000,
     show_default=True,
     help="Number of connections; each has one channel.",
@@ -40,7 +41,7 @@ Memory = dict[str, int]
 @click.option("--transient", is_flag=True, help="Transient queues: they do not survive a restart.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(1),
+    type=Number(1),
     default=600.0,
     show_default=True,
     metavar="SECONDS",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from shardmq.cmd.bench.settings import STAMP
+from shardmq.cmd.terminal.numbers import Number, WholeNumber
 from shardmq.cmd.terminal.options import JSON, URL
 from shardmq.cmd.terminal.output import narrator, print_json
 from shardmq.cmd.terminal.tables import print_facts
@@ -33,13 +34,11 @@ RETURN_SECONDS: Final = 60.0
 
 @click.command()
 @URL
-@click.option("--messages", type=click.IntRange(1), default=1_000_000, show_default=True, help="Number of messages.")
-@click.option(
-    "--size", type=click.IntRange(STAMP.size, 65_536), default=100, show_default=True, help="Bytes of a body."
-)
+@click.option("--messages", type=WholeNumber(1), default=1_000_000, show_default=True, help="Number of messages.")
+@click.option("--size", type=WholeNumber(STAMP.size, 65_536), default=100, show_default=True, help="Bytes of a body.")
 @click.option(
     "--lead",
-    type=click.FloatRange(1, 3600),
+    type=Number(1, 3600),
     default=30.0,
     show_default=True,
     metavar="SECONDS",
@@ -47,7 +46,7 @@ RETURN_SECONDS: Final = 60.0
 )
 @click.option(
     "--spread",
-    type=click.FloatRange(0.1, 3600),
+    type=Number(0.1, 3600),
     default=10.0,
     show_default=True,
     metavar="SECONDS",
@@ -56,7 +55,7 @@ RETURN_SECONDS: Final = 60.0
 @click.option("--kill", is_flag=True, help="Kill the shards (SIGKILL) while all messages wait; only on this machine.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(1),
+    type=Number(1),
     default=120.0,
     show_default=True,
     metavar="SECONDS",

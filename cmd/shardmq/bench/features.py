@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from shardmq.cmd.bench.settings import FEATURES, STAMP, Settings
+from shardmq.cmd.terminal.numbers import Number, WholeNumber
 from shardmq.cmd.terminal.options import JSON, URL
 from shardmq.cmd.terminal.output import print_json
 from shardmq.cmd.terminal.rows import Column, Row
@@ -65,13 +66,11 @@ class Cost(msgspec.Struct, frozen=True):
 @click.command()
 @URL
 @click.option(
-    "--messages", type=click.IntRange(1000), default=200_000, show_default=True, help="Messages of each measurement."
+    "--messages", type=WholeNumber(1000), default=200_000, show_default=True, help="Messages of each measurement."
 )
+@click.option("--size", type=WholeNumber(STAMP.size, 65_536), default=100, show_default=True, help="Bytes of a body.")
 @click.option(
-    "--size", type=click.IntRange(STAMP.size, 65_536), default=100, show_default=True, help="Bytes of a body."
-)
-@click.option(
-    "--rounds", type=click.IntRange(1, 100), default=5, show_default=True, help="Rounds that medians are taken over."
+    "--rounds", type=WholeNumber(1, 100), default=5, show_default=True, help="Rounds that medians are taken over."
 )
 @click.option(
     "--only",
@@ -82,7 +81,7 @@ class Cost(msgspec.Struct, frozen=True):
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(1),
+    type=Number(1),
     default=120.0,
     show_default=True,
     metavar="SECONDS",

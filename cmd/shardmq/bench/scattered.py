@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 
 from shardmq.cmd.bench.scattered_parts import STAMP, Bench, Figures
+from shardmq.cmd.terminal.numbers import Number, WholeNumber
 from shardmq.cmd.terminal.options import JSON, URL
 from shardmq.cmd.terminal.output import Say, narrator, print_json
 from shardmq.cmd.terminal.rows import Column
@@ -25,7 +26,7 @@ COLUMNS: Final = (
 
 def count_option(name: str, default: int, most: int, text: str) -> Callable[..., Any]:
     """An option with a number."""
-    return click.option(name, type=click.IntRange(1, most), default=default, show_default=True, help=text)
+    return click.option(name, type=WholeNumber(1, most), default=default, show_default=True, help=text)
 
 
 @click.command("scattered")
@@ -38,21 +39,21 @@ def count_option(name: str, default: int, most: int, text: str) -> Callable[...,
 @count_option("--connections", 100, 5_000, "Connections with a queue each.")
 @click.option(
     "--rate",
-    type=click.FloatRange(1),
+    type=Number(1),
     default=2_000.0,
     show_default=True,
     help="Messages a second of all connections together.",
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(0.1, 600),
+    type=Number(0.1, 600),
     default=3.0,
     show_default=True,
     help="Time that the connections publish for.",
 )
 @click.option(
     "--size",
-    type=click.IntRange(STAMP.size, 1 << 20),
+    type=WholeNumber(STAMP.size, 1 << 20),
     default=100,
     show_default=True,
     metavar="BYTES",
@@ -61,7 +62,7 @@ def count_option(name: str, default: int, most: int, text: str) -> Callable[...,
 @click.option("--only", "parts", multiple=True, type=click.Choice(PARTS), help="Measure only this; may be repeated.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(1),
+    type=Number(1),
     default=300.0,
     show_default=True,
     metavar="SECONDS",

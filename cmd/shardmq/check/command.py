@@ -13,6 +13,7 @@ from shardmq.cmd.check.result import Limits, Measure, Result, Status, judged
 from shardmq.cmd.check.tls import NotTrusted, days_left
 from shardmq.cmd.terminal.completion import completing
 from shardmq.cmd.terminal.connection import connected
+from shardmq.cmd.terminal.numbers import WholeNumber
 from shardmq.cmd.terminal.options import URL
 from shardmq.cmd.terminal.output import CommandFailed
 from shardmq.cmd.terminal.values import counted, size
@@ -230,7 +231,7 @@ def group(connection: "Connection", vhost: str, topic: str, name: str, lag: Limi
 @_check("findings")
 @click.option(
     "--after",
-    type=click.IntRange(0, 10**6),
+    type=WholeNumber(0, 10**6),
     metavar="SECONDS",
     help="How long something has to have lasted.  [default: what each rule says]",
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from shardmq.cmd.demo.report import FIRST_ACT, SECOND_ACT, as_rows, print_carriers, print_queues, sentences
+from shardmq.cmd.terminal.numbers import WholeNumber
 from shardmq.cmd.terminal.options import JSON
 from shardmq.cmd.terminal.output import print_json
 
@@ -25,7 +26,7 @@ BAR_WIDTH: Final = 28
 
 
 @click.command(short_help="Send 336,776 flights through a broker that is killed.")
-@click.option("--shards", type=click.IntRange(1, 64), default=4, show_default=True, help="Shards of the demo's broker.")
+@click.option("--shards", type=WholeNumber(1, 64), default=4, show_default=True, help="Shards of the demo's broker.")
 @click.option("--no-spark", is_flag=True, help="Do without Spark, also where it is installed.")
 @JSON
 def demo(*, shards: int, no_spark: bool, as_json: bool) -> int:

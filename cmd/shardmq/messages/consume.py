@@ -10,6 +10,7 @@ from shardmq.cmd.messages.format import described, write_body
 from shardmq.cmd.messages.stdout_reader import StdoutReader
 from shardmq.cmd.terminal.completion import completing
 from shardmq.cmd.terminal.connection import connected
+from shardmq.cmd.terminal.numbers import Number, WholeNumber
 from shardmq.cmd.terminal.options import JSON, URL
 from shardmq.cmd.terminal.output import CommandFailed
 from shardmq.cmd.terminal.values import WHERE_HELP, read_where
@@ -25,7 +26,7 @@ RABBITMQS_WORDS: Final = {"earliest": "first", "latest": "next"}
 
 @click.command(short_help="Print the messages of a queue.")
 @click.argument("queue", shell_complete=completing("queues"))
-@click.option("--count", "-n", type=click.IntRange(1), help="Stop after so many messages; fewer is a failure.")
+@click.option("--count", "-n", type=WholeNumber(1), help="Stop after so many messages; fewer is a failure.")
 @click.option(
     "--ack/--no-ack",
     default=True,
@@ -35,7 +36,7 @@ RABBITMQS_WORDS: Final = {"earliest": "first", "latest": "next"}
 @click.option("--follow", is_flag=True, help="Wait for more, until Ctrl-C.")
 @click.option(
     "--wait",
-    type=click.FloatRange(0.01),
+    type=Number(0.01),
     default=1.0,
     show_default=True,
     metavar="SECONDS",
@@ -43,11 +44,11 @@ RABBITMQS_WORDS: Final = {"earliest": "first", "latest": "next"}
 )
 @click.option(
     "--prefetch",
-    type=click.IntRange(0, PREFETCH_MAX),
+    type=WholeNumber(0, PREFETCH_MAX),
     help=f"Messages held unacked at most, 0 for no limit.  [default: {PREFETCH}, --count where that is less]",
 )
 @click.option("--exclusive", is_flag=True, help="Be the only consumer of the queue, or fail.")
-@click.option("--priority", type=int, help="Consumers with a higher one are served first.")
+@click.option("--priority", type=WholeNumber(), help="Consumers with a higher one are served first.")
 @click.option("--from", "start", metavar="WHERE", help=f"Of a stream, or where a new group begins. {WHERE_HELP}")
 @click.option("--tag", "tags", multiple=True, help="Of a stream: messages with this tag; may be repeated.")
 @click.option("--group", help="Of a topic or stream: as a member of this consumer group, whose offsets are kept.")

@@ -17,6 +17,7 @@ from shardmq.cmd.messages.move import progress_bar
 from shardmq.cmd.messages.search import CONTENT, filters_of
 from shardmq.cmd.terminal.completion import completing
 from shardmq.cmd.terminal.connection import ANSWER_SECONDS
+from shardmq.cmd.terminal.numbers import WholeNumber
 from shardmq.cmd.terminal.options import JSON, LIST, URL, all_of
 from shardmq.cmd.terminal.output import print_json, warn
 from shardmq.cmd.terminal.rows import Column, Row, RowChoice, names, numbers
@@ -146,7 +147,7 @@ async def _queues(connection: "Connection") -> list[Row]:
 @click.argument("queue", shell_complete=completing("queues"))
 @lambda command: all_of(command, (*_DEATHS, *CONTENT))
 @click.option("--message-id", default="", help="Only the one with this id, the publisher's or the broker's.")
-@click.option("--limit", type=click.IntRange(1), help="Redrive so many at most.  [default: all that are ready now]")
+@click.option("--limit", type=WholeNumber(1), help="Redrive so many at most.  [default: all that are ready now]")
 @click.option("--dry-run", is_flag=True, help="Say how many would go to which queue, and do nothing.")
 @click.option(
     "--shown", "file", type=click.File(), metavar="FILE", help="Exactly those that --dry-run --json has printed there."

@@ -8,6 +8,7 @@ import click
 
 from shardmq.cmd.terminal.completion import completing
 from shardmq.cmd.terminal.connection import connected
+from shardmq.cmd.terminal.numbers import WholeNumber
 from shardmq.cmd.terminal.options import JSON, URL
 from shardmq.cmd.terminal.output import print_json
 from shardmq.cmd.terminal.values import counted
@@ -32,7 +33,7 @@ Route = Callable[["Message"], tuple[str, str]]
 @click.argument("destination", shell_complete=completing("queues"))
 @click.option("--to-exchange", is_flag=True, help="DESTINATION is an exchange; messages keep their routing keys.")
 @click.option("--routing-key", help="With --to-exchange: this key instead of their own.")
-@click.option("--count", "-n", type=click.IntRange(1), help="Move so many at most.  [default: all that are ready now]")
+@click.option("--count", "-n", type=WholeNumber(1), help="Move so many at most.  [default: all that are ready now]")
 @URL
 @JSON
 def move(

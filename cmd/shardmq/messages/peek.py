@@ -5,6 +5,7 @@ import click
 from shardmq.cmd.messages.format import described, write_whole
 from shardmq.cmd.terminal.completion import completing
 from shardmq.cmd.terminal.connection import connected
+from shardmq.cmd.terminal.numbers import WholeNumber
 from shardmq.cmd.terminal.options import JSON, URL
 from shardmq.cmd.terminal.output import print_json
 
@@ -14,8 +15,8 @@ ONE_LOOK = 1000
 
 @click.command()
 @click.argument("name", shell_complete=completing("queues"))
-@click.option("--count", "-n", type=click.IntRange(1), default=10, show_default=True, help="How many messages.")
-@click.option("--offset", type=click.IntRange(0), default=0, show_default=True, help="So many are passed over first.")
+@click.option("--count", "-n", type=WholeNumber(1), default=10, show_default=True, help="How many messages.")
+@click.option("--offset", type=WholeNumber(0), default=0, show_default=True, help="So many are passed over first.")
 @URL
 @JSON
 def peek(*, name: str, count: int, offset: int, url: str, as_json: bool) -> None:

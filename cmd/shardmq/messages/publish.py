@@ -12,6 +12,7 @@ import click
 
 from shardmq.cmd.terminal.completion import completing
 from shardmq.cmd.terminal.connection import connected
+from shardmq.cmd.terminal.numbers import WholeNumber
 from shardmq.cmd.terminal.options import JSON, URL, named_texts, named_values
 from shardmq.cmd.terminal.output import CommandFailed, print_json, warn
 from shardmq.cmd.terminal.values import counted
@@ -46,16 +47,14 @@ PROGRESS_STEP: Final = 500
     help="The body is this file's content.",
 )
 @click.option("--lines", "-l", is_flag=True, help="Each line of --file or stdin is a message.")
-@click.option("--count", "-n", type=click.IntRange(1), default=1, show_default=True, help="Publish it so many times.")
+@click.option("--count", "-n", type=WholeNumber(1), default=1, show_default=True, help="Publish it so many times.")
 @click.option("--transient", is_flag=True, help="The messages need not survive a restart.")
 @click.option("--content-type", help="MIME type of the bodies.")
 @click.option("--mandatory", is_flag=True, help="Fail where no queue takes a message; else it is dropped.")
+@click.option("--delay", type=WholeNumber(0, DELAY_MS_MAX), default=0, metavar="MS", help="They arrive so much later.")
+@click.option("--priority", type=WholeNumber(0, 255), help="For queues with x-max-priority.")
 @click.option(
-    "--delay", type=click.IntRange(0, DELAY_MS_MAX), default=0, metavar="MS", help="They arrive so much later."
-)
-@click.option("--priority", type=click.IntRange(0, 255), help="For queues with x-max-priority.")
-@click.option(
-    "--expiration", type=click.IntRange(0, DELAY_MS_MAX), metavar="MS", help="How long they may wait in a queue."
+    "--expiration", type=WholeNumber(0, DELAY_MS_MAX), metavar="MS", help="How long they may wait in a queue."
 )
 @click.option(
     "--header",

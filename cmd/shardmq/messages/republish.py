@@ -7,6 +7,7 @@ import click
 
 from shardmq.cmd.messages.publish import properties_of
 from shardmq.cmd.terminal.completion import completing
+from shardmq.cmd.terminal.numbers import WholeNumber
 from shardmq.cmd.terminal.options import JSON, URL, named_texts, named_values
 from shardmq.cmd.terminal.output import CommandFailed, print_done
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("queue", shell_complete=completing("queues"))
-@click.argument("position", type=click.IntRange(0, 2**63 - 2))
+@click.argument("position", type=WholeNumber(0, 2**63 - 2))
 @click.option("--body", help="Of the copy.  [default: as it is]")
 @click.option(
     "--file",

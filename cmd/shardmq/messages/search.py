@@ -11,6 +11,7 @@ import click
 from shardmq.cmd.messages.format import described, write_whole
 from shardmq.cmd.terminal.completion import completing
 from shardmq.cmd.terminal.connection import connected
+from shardmq.cmd.terminal.numbers import WholeNumber
 from shardmq.cmd.terminal.options import JSON, URL, all_of
 from shardmq.cmd.terminal.output import print_json
 from shardmq.cmd.terminal.values import counted
@@ -112,9 +113,9 @@ class Progress:
 @click.option("--id", "message_id", default="", help="With this message id, the publisher's or the broker's.")
 @click.option("--since", type=Moment(), default=0, help="Received since then, as 1h or 2026-11-23T08:00.")
 @click.option("--until", type=Moment(), default=0, help="Received before then.")
-@click.option("--from", "first", type=click.IntRange(0, 2**63 - 1), default=0, help="From this position or offset on.")
-@click.option("--partition", type=click.IntRange(0), help="Of a topic.  [default: all, one after the other]")
-@click.option("--count", "-n", type=click.IntRange(1), default=100, show_default=True, help="Find so many at most.")
+@click.option("--from", "first", type=WholeNumber(0, 2**63 - 1), default=0, help="From this position or offset on.")
+@click.option("--partition", type=WholeNumber(0), help="Of a topic.  [default: all, one after the other]")
+@click.option("--count", "-n", type=WholeNumber(1), default=100, show_default=True, help="Find so many at most.")
 @URL
 @JSON
 def search(*, name: str, first: int, partition: int | None, count: int, url: str, as_json: bool, **given: Any) -> None:

@@ -7,6 +7,7 @@ import click
 from shardmq.cmd.admin.permission import VHOST, named_vhost
 from shardmq.cmd.terminal.completion import completing
 from shardmq.cmd.terminal.connection import carry_out, rows_of
+from shardmq.cmd.terminal.numbers import Number, WholeNumber
 from shardmq.cmd.terminal.options import BROKER, JSON, LIST, all_of
 from shardmq.cmd.terminal.rows import Column, Row, RowChoice, names
 from shardmq.cmd.terminal.tables import print_list
@@ -45,12 +46,12 @@ _ENDS: Final = (
     click.option("--to-queue", metavar="NAME", help="Bring them to this queue."),
     click.option("--to-exchange", metavar="NAME", help="Or to this exchange …"),
     click.option("--routing-key", help="… with this key.  [default: their own]"),
-    click.option("--prefetch", type=int, help="Messages on their way at most.  [default: 1000]"),
+    click.option("--prefetch", type=WholeNumber(), help="Messages on their way at most.  [default: 1000]"),
     click.option("--delete-after", metavar="WHEN", help="never, queue-length, or a number of messages."),
     click.option(
         "--ack-mode", type=click.Choice(("on-confirm", "on-publish", "no-ack")), help="When the source is acked."
     ),
-    click.option("--reconnect-delay", type=float, help="Seconds until it tries again; 0 for never.  [default: 5]"),
+    click.option("--reconnect-delay", type=Number(), help="Seconds until it tries again; 0 for never.  [default: 5]"),
     click.option("--forward-headers", is_flag=True, help="Write into messages where they were."),
 )
 

@@ -11,6 +11,7 @@ from shardmq.cmd.messages.format import write_whole
 from shardmq.cmd.messages.stdout_reader import StdoutReader
 from shardmq.cmd.terminal.completion import completing
 from shardmq.cmd.terminal.connection import connected
+from shardmq.cmd.terminal.numbers import WholeNumber
 from shardmq.cmd.terminal.options import JSON, URL
 from shardmq.cmd.terminal.output import CommandFailed
 
@@ -27,7 +28,7 @@ ONE_DESTINATION: Final = ("x-consistent-hash", "x-partition")
 @click.command(short_help="Print copies of what passes an exchange.")
 @click.argument("exchange", shell_complete=completing("exchanges"))
 @click.option("--key", "keys", multiple=True, help="Bind with this key, not as its queues are; may be repeated.")
-@click.option("--count", "-n", type=click.IntRange(1), help="Stop after so many messages; without it, at Ctrl-C.")
+@click.option("--count", "-n", type=WholeNumber(1), help="Stop after so many messages; without it, at Ctrl-C.")
 @URL
 @JSON
 def tap(*, exchange: str, keys: tuple[str, ...], count: int | None, url: str, as_json: bool) -> None:

@@ -12,6 +12,7 @@ from shardmq.cmd.messages.following import Terms, copies_of, first_of, read_by
 from shardmq.cmd.messages.format import described
 from shardmq.cmd.messages.stdout_reader import StdoutReader
 from shardmq.cmd.terminal.connection import carry_out, connected, rows_of
+from shardmq.cmd.terminal.numbers import Number, WholeNumber
 from shardmq.cmd.terminal.options import BROKER, JSON, LIST, URL
 from shardmq.cmd.terminal.output import CommandFailed, print_json
 from shardmq.cmd.terminal.rows import Column, Row, RowChoice, names, plain
@@ -39,7 +40,7 @@ def trace() -> None:
 @trace.command("on")
 @click.option(
     "--sample",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=Number(0, 1, min_open=True),
     default=1.0,
     show_default=True,
     metavar="SHARE",
@@ -82,7 +83,7 @@ def trace_status(*, url: str, choice: RowChoice, as_json: bool) -> None:
 @trace.command("follow")
 @click.option("--exchange", "exchanges", multiple=True, help="Only publishes to this exchange; may be repeated.")
 @click.option("--queue", "queues", multiple=True, help="Only deliveries from this queue; may be repeated.")
-@click.option("--count", "-n", type=click.IntRange(1), help="Stop after so many; without it, at Ctrl-C.")
+@click.option("--count", "-n", type=WholeNumber(1), help="Stop after so many; without it, at Ctrl-C.")
 @URL
 @JSON
 def trace_follow(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from shardmq.cmd.terminal.numbers import WholeNumber
 from shardmq.cmd.terminal.options import Command
 from shardmq.cmd.terminal.process_options import (
     DATA_DIR,
@@ -46,7 +47,7 @@ def security(keys: Path | None, name: str, insecure_bus: bool) -> "CurveKeys":
 @click.command()
 @click.option(
     "--index",
-    type=click.IntRange(0),
+    type=WholeNumber(0),
     required=True,
     envvar="SHARDMQ_INDEX",
     show_envvar=True,
@@ -65,7 +66,7 @@ def security(keys: Path | None, name: str, insecure_bus: bool) -> "CurveKeys":
 )
 @click.option(
     "--memory-bytes",
-    type=click.IntRange(1 << 20),
+    type=WholeNumber(1 << 20),
     default=SHARD_MEMORY_BYTES,
     envvar="SHARDMQ_MEMORY_BYTES",
     show_envvar=True,
@@ -187,7 +188,7 @@ def coordinator(
 )
 @click.option(
     "--port",
-    type=click.IntRange(1, 65_535),
+    type=WholeNumber(1, 65_535),
     default=5672,
     envvar="SHARDMQ_PORT",
     show_envvar=True,

@@ -12,6 +12,7 @@ from shardmq.client.api.url import DEFAULT_URL
 from shardmq.cmd.run.invocation import program
 from shardmq.cmd.run.notices import Notice
 from shardmq.cmd.run.supervisor import BrokerOptions, supervise
+from shardmq.cmd.terminal.numbers import WholeNumber
 from shardmq.cmd.terminal.output import print_json
 from shardmq.cmd.terminal.process_options import (
     DATA_DIR,
@@ -52,7 +53,7 @@ _log = logging.getLogger(__name__)
 @click.command()
 @click.option(
     "--shards",
-    type=click.IntRange(1, 1024),
+    type=WholeNumber(1, 1024),
     default=4,
     show_default=True,
     envvar="SHARDMQ_UP_SHARDS",
@@ -61,7 +62,7 @@ _log = logging.getLogger(__name__)
 )
 @click.option(
     "--gateways",
-    type=click.IntRange(1, GATEWAYS_MAX),
+    type=WholeNumber(1, GATEWAYS_MAX),
     default=None,
     envvar="SHARDMQ_UP_GATEWAYS",
     show_envvar=True,
@@ -78,7 +79,7 @@ _log = logging.getLogger(__name__)
 )
 @click.option(
     "--port",
-    type=click.IntRange(0, 65_535),
+    type=WholeNumber(0, 65_535),
     default=5672,
     show_default=True,
     envvar="SHARDMQ_PORT",

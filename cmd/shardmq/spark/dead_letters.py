@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shardmq.cmd.spark.session import check_installed, spark_options
+from shardmq.cmd.terminal.numbers import WholeNumber
 from shardmq.cmd.terminal.options import JSON, URL
 from shardmq.cmd.terminal.output import print_json
 from shardmq.cmd.terminal.rows import Column, names, numbers
@@ -42,7 +43,7 @@ def moment(_context: click.Context, _option: click.Parameter, text: str | None) 
 @click.option(
     "--republish", is_flag=True, help="Publish them to the exchange they came from, and take them off the queue."
 )
-@click.option("--limit", type=click.IntRange(1), help="Republish so many at most.  [default: all of them]")
+@click.option("--limit", type=WholeNumber(1), help="Republish so many at most.  [default: all of them]")
 @click.option("--keep", is_flag=True, help="Republish, but leave them in the queue, too.")
 @click.option("--dry-run", is_flag=True, help="With --republish: show which, and do nothing.")
 @click.option("--txn-id", default="", metavar="NAME", help="The name of a --republish that broke off, to finish it.")

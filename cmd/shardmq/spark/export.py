@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from shardmq.cmd.spark.session import check_installed, is_local, master_of, spark_options
+from shardmq.cmd.terminal.numbers import WholeNumber
 from shardmq.cmd.terminal.options import JSON, URL
 from shardmq.cmd.terminal.output import print_json
 from shardmq.errors import InvalidRequest
@@ -24,11 +25,9 @@ from shardmq.errors import InvalidRequest
     help="What a folder holds: a day, or an hour of arrivals.",
 )
 @click.option("--append", is_flag=True, help="Add to what is in DIR; with --drain that is always so.")
+@click.option("--max-records", type=WholeNumber(0), default=0, help="Only the first so many messages.  [default: all]")
 @click.option(
-    "--max-records", type=click.IntRange(0), default=0, help="Only the first so many messages.  [default: all]"
-)
-@click.option(
-    "--partitions", type=click.IntRange(0), default=0, help="Write about so many files at once.  [default: Spark's]"
+    "--partitions", type=WholeNumber(0), default=0, help="Write about so many files at once.  [default: Spark's]"
 )
 @URL
 @spark_options

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from shardmq.cmd.spark.session import check_installed, is_local, master_of, spark_options
+from shardmq.cmd.terminal.numbers import WholeNumber
 from shardmq.cmd.terminal.options import JSON, URL, named_texts
 from shardmq.cmd.terminal.output import print_json
 
@@ -48,7 +49,7 @@ from shardmq.cmd.terminal.output import print_json
     metavar="NAME=VALUE",
     help="A property of all messages, as content_type=text/csv, priority=3 or delivery_mode=1.",
 )
-@click.option("--partitions", type=click.IntRange(1), help="Publish with so many.  [default: as the files lie]")
+@click.option("--partitions", type=WholeNumber(1), help="Publish with so many.  [default: as the files lie]")
 @click.option(
     "--txn-id", default="", metavar="NAME", help="Of the transaction: run again under it, nothing is published twice."
 )

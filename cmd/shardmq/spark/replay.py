@@ -7,6 +7,7 @@ import click
 
 from shardmq.cmd.spark.dead_letters import moment
 from shardmq.cmd.spark.session import check_installed, is_local, master_of, spark_options
+from shardmq.cmd.terminal.numbers import Number
 from shardmq.cmd.terminal.options import JSON, URL
 from shardmq.cmd.terminal.output import print_json
 
@@ -24,7 +25,7 @@ OF_TOPICS: Final = ("since", "until", "starting_offsets", "ending_offsets")
 @click.option("--keep-exchange", is_flag=True, help="Each message to the exchange it was published to.")
 @click.option(
     "--rate",
-    type=click.FloatRange(0, min_open=True),
+    type=Number(0, min_open=True),
     metavar="ROWS/S",
     help="Rows a second at most.  [default: no limit]",
 )

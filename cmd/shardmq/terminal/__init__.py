@@ -2,6 +2,7 @@
 
 options.py          Types of parameters, and the options of commands that talk to a broker.
 process_options.py  The options of the broker's processes: data directory, keys, watermarks, TLS, log.
+numbers.py          Types of numbers within bounds, with errors that say what may be given.
 values.py           Numbers as people read and write them: bytes, durations, counts.
 connection.py       The connection of a command to a broker, and what is done over it.
 contexts.py         Named brokers: their URLs with credentials, in a file that its user alone reads.

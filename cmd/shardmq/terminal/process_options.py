@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.core import ParameterSource
 
+from shardmq.cmd.terminal.numbers import WholeNumber
 from shardmq.cmd.terminal.options import ByteCount, Command, MemoryAmount, MessageSize, all_of
 from shardmq.runtime.logs import FORMATS, LEVELS, LogOptions
 
@@ -305,7 +306,7 @@ _TLS_OPTIONS: Final = (
     ),
     click.option(
         "--tls-port",
-        type=click.IntRange(1, 65_535),
+        type=WholeNumber(1, 65_535),
         envvar="SHARDMQ_TLS_PORT",
         show_envvar=True,
         help="One more port for clients, with TLS (5671 is usual); needs --tls-cert and --tls-key.",

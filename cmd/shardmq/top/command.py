@@ -7,6 +7,7 @@ from typing import Final
 import click
 
 from shardmq.cmd.terminal.completion import completing
+from shardmq.cmd.terminal.numbers import Number, WholeNumber
 from shardmq.cmd.terminal.options import BROKER, JSON
 from shardmq.cmd.terminal.output import print_json
 from shardmq.cmd.top.page import lines, page, rows_for
@@ -34,14 +35,14 @@ SNAPSHOT_ROWS: Final = 20
 )
 @click.option(
     "--rows",
-    type=click.IntRange(1, 500),
+    type=WholeNumber(1, 500),
     default=SNAPSHOT_ROWS,
     show_default=True,
     help="Queues of a snapshot; on a terminal, as many as there is room for.",
 )
 @click.option(
     "--interval",
-    type=click.FloatRange(0.1, 60),
+    type=Number(0.1, 60),
     default=2.0,
     show_default=True,
     metavar="SECONDS",

@@ -7,6 +7,7 @@ import click
 
 from shardmq.cmd.terminal.completion import completing
 from shardmq.cmd.terminal.connection import carry_out, connected, on_channel, rows_of
+from shardmq.cmd.terminal.numbers import WholeNumber
 from shardmq.cmd.terminal.options import JSON, LIST, URL, YES
 from shardmq.cmd.terminal.output import CommandFailed, confirm, print_json
 from shardmq.cmd.terminal.rows import Column, Row, RowChoice, extras, names, numbers
@@ -81,7 +82,7 @@ def _age(channel: "Channel", topic: str, row: Row, now_ms: float) -> float | Non
 @click.argument("topic", shell_complete=completing("topics"))
 @click.argument("name", shell_complete=completing("groups"))
 @click.option("--to", "to", required=True, metavar="WHERE", help=WHERE_HELP)
-@click.option("--partition", "partitions", type=int, multiple=True, help="Only this one; may be repeated.")
+@click.option("--partition", "partitions", type=WholeNumber(), multiple=True, help="Only this one; may be repeated.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @YES
 @URL

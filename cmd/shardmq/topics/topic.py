@@ -7,6 +7,7 @@ import click
 from shardmq.cmd.messages.search import search
 from shardmq.cmd.terminal.completion import completing
 from shardmq.cmd.terminal.connection import carry_out, connected, on_channel, rows_of
+from shardmq.cmd.terminal.numbers import WholeNumber
 from shardmq.cmd.terminal.options import JSON, LIST, URL, YES
 from shardmq.cmd.terminal.output import confirm, print_done, print_json
 from shardmq.cmd.terminal.rows import Column, Row, RowChoice, extras, names, numbers, plain
@@ -52,10 +53,10 @@ def topic_list(*, url: str, choice: RowChoice, as_json: bool) -> None:
 
 @topic.command("declare")
 @click.argument("name", shell_complete=completing("topics"))
-@click.option("--partitions", "-p", type=click.IntRange(1), default=1, show_default=True, help="How many.")
-@click.option("--retention-ms", type=click.IntRange(0), help="How old messages may be; whole seconds, such as 60000.")
-@click.option("--retention-bytes", type=click.IntRange(0), help="Bytes that each partition keeps.")
-@click.option("--retention-messages", type=click.IntRange(1), help="Messages that each partition keeps.")
+@click.option("--partitions", "-p", type=WholeNumber(1), default=1, show_default=True, help="How many.")
+@click.option("--retention-ms", type=WholeNumber(0), help="How old messages may be; whole seconds, such as 60000.")
+@click.option("--retention-bytes", type=WholeNumber(0), help="Bytes that each partition keeps.")
+@click.option("--retention-messages", type=WholeNumber(1), help="Messages that each partition keeps.")
 @click.option(
     "--partitioner",
     type=click.Choice(PARTITIONERS),
@@ -91,7 +92,7 @@ def topic_declare(
 
 @topic.command("extend")
 @click.argument("name", shell_complete=completing("topics"))
-@click.argument("partitions", type=click.IntRange(1))
+@click.argument("partitions", type=WholeNumber(1))
 @URL
 @JSON
 def topic_extend(*, name: str, partitions: int, url: str, as_json: bool) -> None:

@@ -9,6 +9,7 @@ from shardmq.gateway.handlers.replies import AnswerCollector
 from shardmq.gateway.handlers.statistics.entities import exchange_rows
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.gateway.state.traffic import CHANNEL_COUNTS
+from shardmq.topology.passwords import is_weak
 
 Row = dict[str, Any]
 
@@ -54,6 +55,9 @@ def sum_up(state: GatewayState, vhosts: Collection[str], sees_all: bool, is_deta
         }
         if sees_all:
             result["listeners"] = _listeners(processes)
+            result["weak_passwords"] = sorted(
+                [user.name for user in state.topology.users.values() if is_weak(user.password)]
+            )
             result["alarms"] = sorted({text for table in processes for text in table.get("alarms", ())})
             shown = [{name: table[name] for name in table if name not in _SUMMED} for table in processes]
             result["processes"] = sorted(shown, key=lambda row: (row["role"], len(row["process"]), row["process"]))

@@ -16,6 +16,7 @@ RULES: Final[tuple[Callable[[Sight], Iterable[Finding]], ...]] = (
     broker.shards_away,
     broker.disks_slow,
     broker.unroutable,
+    broker.weak_passwords,
     clients.blocked,
     clients.many_channels,
     clients.groups,

@@ -38,6 +38,7 @@ KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "transaction-open": (WARNING,),
     "unacked-waits": (WARNING,),
     "unroutable": (WARNING,),
+    "weak-password": (WARNING,),
 }
 """All rules, with the severities of what they find."""
 

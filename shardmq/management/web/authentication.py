@@ -9,7 +9,7 @@ import binascii
 import ipaddress
 from typing import Final
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from shardmq.management.state.callers import Credentials
 from shardmq.management.state.sessions import Sessions
@@ -29,6 +29,8 @@ PAGE_HEADER: Final = "X-Shardmq-Page"
 USER: Final = "user"
 """Of a request: who it says it is of, once that is read."""
 
+CROSS_SITE: Final = "a page of another site sent this; nothing is changed"
+
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -44,12 +46,28 @@ def credentials_of(request: web.Request, sessions: Sessions) -> Credentials:
         ApiError: it names none, or a user that only comes from this machine; or it would change something and may
             come from another site.
     """
-    credentials = _basic(request.headers.get("Authorization", "")) or _of_session(request, sessions)
+    credentials = _basic(request.headers.get("Authorization", "")) or of_session(request, sessions)
     if credentials is None or not credentials.user:
         raise refused()
     request[USER] = credentials.user
+    if request.method not in SAFE_METHODS:
+        check_site(request)
     check_source(request, credentials)
     return credentials
+
+
+def check_site(request: web.Request) -> None:
+    """Make sure that no other site's form changes something by what the browser remembers, or logs somebody in.
+
+    A browser says where a form comes from (Fetch, section 3.2), and sends a password that it was once asked for with
+    whatever form; the page's header it sends for scripts of this site alone. Programs say nothing of it.
+
+    Raises:
+        ApiError: another site's page sends this.
+    """
+    origin = request.headers.get(hdrs.ORIGIN)
+    if origin is not None and PAGE_HEADER not in request.headers and origin.partition("://")[2] != request.host:
+        raise ApiError(403, "forbidden", CROSS_SITE)
 
 
 def check_source(request: web.Request, credentials: Credentials) -> None:
@@ -62,7 +80,12 @@ def check_source(request: web.Request, credentials: Credentials) -> None:
         raise refused(f"user '{credentials.user}' can only connect via localhost")
 
 
-def _of_session(request: web.Request, sessions: Sessions) -> Credentials | None:
+def of_session(request: web.Request, sessions: Sessions) -> Credentials | None:
+    """Whose session the request's cookie names; None where it names none.
+
+    Raises:
+        ApiError: it would change something, and may come from another site.
+    """
     credentials = sessions.find(request.cookies.get(COOKIE, ""))
     if credentials is not None:
         request[USER] = credentials.user

@@ -153,7 +153,7 @@ def test_scattered_traffic_is_measured_and_nothing_is_left(
     [
         (["--messages", "10"], "10 messages are too few for 100 queues; give more --messages"),
         (["--rate", "5", "--seconds", "2"], "10 messages are too few for 100 connections; give a higher --rate"),
-        (["--copies", "0"], "0 is not in the range"),
+        (["--copies", "0"], "'0' is not a whole number from 1"),
         (["--only", "everything"], "'everything' is not one of"),
     ],
     ids=["queues", "connections", "copies", "part"],

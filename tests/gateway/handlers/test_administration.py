@@ -102,6 +102,7 @@ def test_a_user_without_a_password_gets_in_by_none(broker: Broker, admin: RawCli
 @pytest.mark.parametrize(
     ("algorithm", "password_hash", "password"),
     [
+        ("md5", "MnZ4D3S2w13rkh06DscF3F83EQM=", "secret-of-old"),
         ("sha256", "hyPOgu4eJL84SXOmnOvmrHmhSA3MyEyYdlZVbst8ES3/F9B/", "secret-of-bob"),
         (
             "sha512",

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import hashlib
 import os
 import re
 import shutil
@@ -124,6 +125,19 @@ def test_an_alarm_and_who_it_holds_are_found_and_counted(broker: Broker, browser
         until(lambda: not {"alarm", "publisher-blocked"} & set(rules(browser)), "the alarm is over")
         ended = event(connection.channel(), "finding.closed")
         assert ended == {**opened, "since": ended["since"], "evidence": ended["evidence"]}
+
+
+def test_passwords_of_old_definitions_are_found_until_they_are_set_anew(broker: Broker, browser: Browser) -> None:
+    salted = b"salt" + hashlib.md5(b"saltold-secret", usedforsecurity=False).digest()
+    user = {"name": "old", "password_hash": base64.b64encode(salted).decode(), "tags": "administrator"}
+    browser.post("/definitions", {"users": [{**user, "hashing_algorithm": "rabbit_password_hashing_md5"}]})
+    with Browser(broker.management_url, "old", "old-secret") as old:
+        assert old.get("/whoami")["name"] == "old"
+    until(lambda: "weak-password" in rules(browser), "its hash is of MD5")
+    assert rules(browser)["weak-password"]["command"] == "shardmq user password old"
+    with shardmq.connect(broker.url) as connection:
+        connection.user_put("old", "old-secret", tags=["administrator"])
+    until(lambda: "weak-password" not in rules(browser), "it is scrypt now")
 
 
 def test_lost_messages_slow_groups_and_open_transactions_are_found(channel: shardmq.Channel, browser: Browser) -> None:

@@ -17,6 +17,7 @@ from shardmq.cmd.bench.compare.load import PROGRAMS, Contestant
 from shardmq.cmd.bench.compare.rabbitmq import Absent, Server
 from shardmq.cmd.bench.compare.record import machine, record
 from shardmq.cmd.bench.compare.rows import ROWS
+from shardmq.cmd.terminal.numbers import Number, WholeNumber
 from shardmq.cmd.terminal.options import JSON
 from shardmq.cmd.terminal.output import CommandFailed, print_json
 from shardmq.cmd.terminal.rows import Column, Row
@@ -30,7 +31,7 @@ DISKS: Final = (Path("/var/tmp"), Path(tempfile.gettempdir()))
 
 GATEWAYS: Final = click.option(
     "--gateways",
-    type=click.IntRange(1, 64),
+    type=WholeNumber(1, 64),
     help="Gateways of the shardmq that is started.  [default: as `shardmq up`]",
 )
 
@@ -53,19 +54,19 @@ def row_names(_context: click.Context, _option: click.Parameter, patterns: tuple
 @click.command("compare")
 @click.option(
     "--turns",
-    type=click.IntRange(1, 100),
+    type=WholeNumber(1, 100),
     default=3,
     show_default=True,
     help="Turns that the median and the worst are taken of.",
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(0.1, 60),
+    type=Number(0.1, 60),
     default=2.0,
     show_default=True,
     help="Time of one measurement; the number of messages follows.",
 )
-@click.option("--messages", type=click.IntRange(1), help="Messages of each measurement, instead of --seconds.")
+@click.option("--messages", type=WholeNumber(1), help="Messages of each measurement, instead of --seconds.")
 @click.option(
     "--rows",
     "names",
@@ -75,7 +76,7 @@ def row_names(_context: click.Context, _option: click.Parameter, patterns: tuple
     help="Measure only these rows, as both-100-shared or 'latency-*'; may be repeated.  [default: all]",
 )
 @click.option(
-    "--shards", type=click.IntRange(1, 64), default=4, show_default=True, help="Shards of the shardmq that is started."
+    "--shards", type=WholeNumber(1, 64), default=4, show_default=True, help="Shards of the shardmq that is started."
 )
 @GATEWAYS
 @click.option(
@@ -88,7 +89,7 @@ def row_names(_context: click.Context, _option: click.Parameter, patterns: tuple
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(1),
+    type=Number(1),
     default=90.0,
     show_default=True,
     metavar="SECONDS",

@@ -17,6 +17,7 @@ from shardmq.cmd.bench.compare.comparison import cpu_seconds, rounded
 from shardmq.cmd.bench.compare.load import Contestant, Load, compiled_program, new_name, run_load
 from shardmq.cmd.bench.compare.rabbitmq import Absent
 from shardmq.cmd.bench.compare.record import machine, record_growth
+from shardmq.cmd.terminal.numbers import Number, WholeNumber
 from shardmq.cmd.terminal.options import JSON
 from shardmq.cmd.terminal.output import Say, narrator, print_json
 from shardmq.cmd.terminal.rows import Column, Row
@@ -105,23 +106,23 @@ class Point(msgspec.Struct, frozen=True):
 )
 @click.option(
     "--most",
-    type=click.IntRange(1, 100_000_000),
+    type=WholeNumber(1, 100_000_000),
     default=10_000_000,
     show_default=True,
     help="Leave out greater points; 100,000,000 messages of backlog take 30 GB of disk and some minutes.",
 )
 @click.option(
-    "--turns", type=click.IntRange(1, 100), default=1, show_default=True, help="Turns that medians are taken of."
+    "--turns", type=WholeNumber(1, 100), default=1, show_default=True, help="Turns that medians are taken of."
 )
 @click.option(
     "--messages",
-    type=click.IntRange(1, 10_000_000),
+    type=WholeNumber(1, 10_000_000),
     default=30_000,
     show_default=True,
     help="Messages of one measurement; of one under a backlog ten times as many, which the SDK sends in batches.",
 )
 @click.option(
-    "--shards", type=click.IntRange(1, 64), default=4, show_default=True, help="Shards of the shardmq that is started."
+    "--shards", type=WholeNumber(1, 64), default=4, show_default=True, help="Shards of the shardmq that is started."
 )
 @GATEWAYS
 @click.option(
@@ -131,7 +132,7 @@ class Point(msgspec.Struct, frozen=True):
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(1),
+    type=Number(1),
     default=300.0,
     show_default=True,
     metavar="SECONDS",

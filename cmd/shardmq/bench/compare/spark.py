@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
+from shardmq.cmd.terminal.numbers import WholeNumber
 from shardmq.cmd.terminal.options import JSON, BrokerUrl
 from shardmq.cmd.terminal.output import Say, narrator, print_json
 from shardmq.cmd.terminal.rows import Column, Row
@@ -52,14 +53,14 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 @click.command("spark")
-@click.option("--rows", type=click.IntRange(1), default=2_000_000, show_default=True, help="Of the DataFrame.")
-@click.option("--size", type=click.IntRange(8, 1 << 20), default=100, show_default=True, help="Bytes of a body.")
+@click.option("--rows", type=WholeNumber(1), default=2_000_000, show_default=True, help="Of the DataFrame.")
+@click.option("--size", type=WholeNumber(8, 1 << 20), default=100, show_default=True, help="Bytes of a body.")
 @click.option(
-    "--queues", type=click.IntRange(1, 1000), default=4, show_default=True, help="Queues; rows go to them in turn."
+    "--queues", type=WholeNumber(1, 1000), default=4, show_default=True, help="Queues; rows go to them in turn."
 )
-@click.option("--partitions", type=click.IntRange(1), default=8, show_default=True, help="Of the DataFrame.")
+@click.option("--partitions", type=WholeNumber(1), default=8, show_default=True, help="Of the DataFrame.")
 @click.option(
-    "--turns", type=click.IntRange(1, 100), default=3, show_default=True, help="Turns that medians are taken over."
+    "--turns", type=WholeNumber(1, 100), default=3, show_default=True, help="Turns that medians are taken over."
 )
 @click.option("--master", default="local[2]", show_default=True, help="Where Spark runs.")
 @click.option(

@@ -18,6 +18,7 @@ from shardmq.cmd.bench.compare.record import machine, merge, versions
 from shardmq.cmd.bench.streams.measure import Found, Programs, Turns, attempt, by_program
 from shardmq.cmd.bench.streams.redis import RedisServer
 from shardmq.cmd.bench.streams.rows import RABBITMQ, REDIS, ROWS, SDK, SHARDMQ
+from shardmq.cmd.terminal.numbers import Number, WholeNumber
 from shardmq.cmd.terminal.options import JSON
 from shardmq.cmd.terminal.output import CommandFailed, Say, narrator, print_json
 from shardmq.cmd.terminal.rows import Column, Row
@@ -34,10 +35,10 @@ PARTITION_ROWS: Final = ("partition", "partition-all")
 
 
 @click.command("streams")
-@click.option("--turns", type=click.IntRange(1, 100), default=3, show_default=True, help="Turns that medians are of.")
+@click.option("--turns", type=WholeNumber(1, 100), default=3, show_default=True, help="Turns that medians are of.")
 @click.option(
     "--messages",
-    type=click.IntRange(100, 5_000_000),
+    type=WholeNumber(100, 5_000_000),
     default=200_000,
     show_default=True,
     help="Messages of one measurement; the SDK, which sends batches, has several times as many.",
@@ -45,14 +46,14 @@ PARTITION_ROWS: Final = ("partition", "partition-all")
 @click.option(
     "--long",
     "long_messages",
-    type=click.IntRange(1000, 100_000_000),
+    type=WholeNumber(1000, 100_000_000),
     default=10_000_000,
     show_default=True,
     help="Messages of the stream that a broker is started with; 10,000,000 take 1.3 GB of disk.",
 )
 @click.option("--rows", "names", multiple=True, type=click.Choice(tuple(ROWS)), help="Only this; may be repeated.")
 @click.option("--peers/--no-peers", default=True, show_default=True, help="Measure RabbitMQ and Redis, too.")
-@click.option("--shards", type=click.IntRange(1, 64), default=4, show_default=True, help="Shards of shardmq.")
+@click.option("--shards", type=WholeNumber(1, 64), default=4, show_default=True, help="Shards of shardmq.")
 @click.option(
     "--disk",
     type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
@@ -60,7 +61,7 @@ PARTITION_ROWS: Final = ("partition", "partition-all")
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(1),
+    type=Number(1),
     default=120.0,
     show_default=True,
     metavar="SECONDS",

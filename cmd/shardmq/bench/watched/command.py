@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from shardmq.cmd.bench.settings import Settings
+from shardmq.cmd.terminal.numbers import Number, WholeNumber
 from shardmq.cmd.terminal.options import JSON, URL
 from shardmq.cmd.terminal.output import narrator, print_json
 from shardmq.cmd.terminal.tables import print_facts
@@ -24,17 +25,15 @@ BYTES: Final = 100
 @click.command()
 @URL
 @click.option("--management", default=MANAGEMENT_URL, show_default=True, help="URL of the management process.")
-@click.option("--browsers", type=click.IntRange(1, 500), default=20, show_default=True, help="Pages that are open.")
-@click.option("--rounds", type=click.IntRange(1, 100), default=5, show_default=True, help="Rounds, for the medians.")
+@click.option("--browsers", type=WholeNumber(1, 500), default=20, show_default=True, help="Pages that are open.")
+@click.option("--rounds", type=WholeNumber(1, 100), default=5, show_default=True, help="Rounds, for the medians.")
 @click.option(
-    "--messages", type=click.IntRange(1000), default=5_000_000, show_default=True, help="Messages of each bulk run."
+    "--messages", type=WholeNumber(1000), default=5_000_000, show_default=True, help="Messages of each bulk run."
 )
-@click.option(
-    "--rate", type=click.FloatRange(1), default=2000.0, show_default=True, help="Messages a second for the latency."
-)
+@click.option("--rate", type=Number(1), default=2000.0, show_default=True, help="Messages a second for the latency.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(1),
+    type=Number(1),
     default=120.0,
     show_default=True,
     metavar="SECONDS",

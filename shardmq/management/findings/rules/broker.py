@@ -9,6 +9,9 @@ from shardmq.management.findings.sight import Sight
 FLUSH_SECONDS_MANY: Final = 0.2
 """A disk that takes so long for each flush is slow; a usual one takes some milliseconds."""
 
+SHOWN_MAX: Final = 5
+"""Names in a sentence."""
+
 
 def alarms(sight: Sight) -> Iterator[Finding]:
     """A process has too little memory or disk, and publishers are held."""
@@ -96,3 +99,24 @@ def unroutable(sight: Sight) -> Iterator[Finding]:
                 command("binding", "list"),
                 {"drop_unroutable_rate": rate},
             )
+
+
+def weak_passwords(sight: Sight) -> Iterator[Finding]:
+    """Users came with MD5 hashes out of old definitions: who reads these soon has the passwords."""
+    users = sight.overview.get("weak_passwords", ())
+    if users:
+        shown = ", ".join(f"'{name}'" for name in users[:SHOWN_MAX])
+        more = f" and {len(users) - SHOWN_MAX} more" if len(users) > SHOWN_MAX else ""
+        yield Finding(
+            "weak-password",
+            WARNING,
+            "",
+            users[0],
+            f"{len(users)} {'user has' if len(users) == 1 else 'users have'} a password that is kept as an MD5 hash",
+            f"Users: {shown}{more}. Their hashes came with definitions of a RabbitMQ before 3.6.",
+            "Set the passwords anew, to the same ones if they are good: they are kept as scrypt hashes then.",
+            command("user", "password", users[0]),
+            {"users": len(users)},
+            patience=0.0,
+            lasted=0.0,
+        )
