@@ -74,6 +74,8 @@ class NativeConnection(Outbox):
             return
         kind = type(operation)
         if kind is Heartbeat:
+            if self._handshake is not None and self._handshake.is_asked_for_a_sign():
+                self.send_heartbeat()
             return
         if isinstance(operation, ConnectionOpen):
             if self._handshake is None:

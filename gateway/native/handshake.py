@@ -46,12 +46,17 @@ class Handshake:
         authenticator: who may come in.
     """
 
-    __slots__ = ("_authenticator", "_connection", "_is_checking")
+    __slots__ = ("_authenticator", "_connection", "_has_shown", "_is_checking")
 
     def __init__(self, connection: OpeningConnection, authenticator: Authenticator) -> None:
         self._connection = connection
         self._authenticator = authenticator
-        self._is_checking = False
+        self._is_checking = self._has_shown = False
+
+    def is_asked_for_a_sign(self) -> bool:
+        """Whether a heartbeat before connection.open is the first: it is answered, so that who comes knows we live."""
+        is_first, self._has_shown = not self._has_shown, True
+        return is_first
 
     def take(self, operation: ConnectionOpen) -> None:
         """Find out whether the client may come in.

@@ -85,7 +85,7 @@ async def _serve(options: ManagementOptions) -> None:
             await runners[0].cleanup()
             raise
     sampler = Sampler(callers, facts, own_credentials(options.url))
-    works = [callers.sweep(), sampler.run(), _beat()]
+    works = [callers.sweep(), callers.watch(), sampler.run(), _beat()]
     if context is not None:
         context.renew_at_hangup(asyncio.get_running_loop())
         works.append(_renew(context))

@@ -7,7 +7,7 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
-from shardmq.errors import AuthenticationFailed, ReplyCode, ShardmqError
+from shardmq.errors import AuthenticationFailed, ConnectionFault, ReplyCode, ShardmqError, Unavailable
 from shardmq.management.api import ENDPOINTS
 from shardmq.management.description.readable import description_of
 from shardmq.management.metrics.endpoints import METRICS
@@ -184,9 +184,9 @@ class Server:
             async with asyncio.timeout(REQUEST_SECONDS):
                 if endpoint.body_bytes_max > BODY_BYTES_MAX:
                     async with self._large:
-                        answer = await endpoint.handler(call)
+                        answer = await _carried_out(endpoint, call, caller)
                 else:
-                    answer = await endpoint.handler(call)
+                    answer = await _carried_out(endpoint, call, caller)
         except TimeoutError:
             raise ApiError(503, "timeout", f"this was not done within {REQUEST_SECONDS:.0f} s") from None
         if caller is not None and request.method not in SAFE_METHODS:
@@ -243,3 +243,19 @@ class Server:
         return web.Response(
             body=encoded(answer.body), status=answer.status, headers=headers, content_type="application/json"
         )
+
+
+async def _carried_out(endpoint: Endpoint, call: Call, caller: Caller | None) -> Answer:
+    """The answer of an endpoint; who only looks asks again where a gateway was lost, as there may be others.
+
+    Raises:
+        Unavailable: a gateway was lost while it may have changed something.
+    """
+    try:
+        return await endpoint.handler(call)
+    except AuthenticationFailed:
+        raise
+    except ConnectionFault as fault:
+        if endpoint.method == hdrs.METH_GET and caller is not None:
+            return await endpoint.handler(call)
+        raise Unavailable(f"{fault.text}; it may be done or not: look before you send it again") from fault

@@ -75,6 +75,26 @@ def connect(
     return Opening(_connect(addresses_of(url, administrative), timeout, heartbeat, recovery, tls, metrics, told))
 
 
+async def connect_to_living(
+    url: str, timeout: float, sign_seconds: float, administrative: bool, properties: Mapping[str, Any]
+) -> "Connection":
+    """Connect to a gateway that shows in time that it lives, of those behind a URL; without recovery.
+
+    Args:
+        url: as for `connect`.
+        timeout: seconds to wait for the answer to the login, and later for each answer.
+        sign_seconds: for the gateway's sign of life, which it gives before it is told a password.
+        administrative: as for `connect`.
+        properties: as for `connect`.
+
+    Raises:
+        ConnectionLost: none lives, or it went away.
+        AuthenticationFailed: user, password or virtual host are refused.
+    """
+    addresses, told = addresses_of(url, administrative), client_properties(properties)
+    return await _connect(addresses, timeout, HEARTBEAT_SECONDS, None, None, None, told, sign_seconds)
+
+
 async def _connect(
     addresses: Sequence[Address],
     timeout: float,
@@ -83,6 +103,7 @@ async def _connect(
     tls: ssl.SSLContext | None,
     metrics: Metrics | Counter | None,
     properties: dict[str, Any],
+    sign_seconds: float | None = None,
 ) -> "Connection":
     check_tls(addresses, tls)
     check_heartbeat(heartbeat)
@@ -93,7 +114,7 @@ async def _connect(
     counter = None if metrics is None else counter_of(metrics)
     connection._set_up(addresses, timeout, heartbeat, recovery, tls, counter, properties)
     try:
-        await connection._open()
+        await connection._open(sign_seconds)
     except BaseException:
         connection._abort()
         raise
@@ -204,8 +225,16 @@ class Connection(HookRegistration, AdministrationRequests, PolicyRequests, Stati
             self._transport.stop()
         self._report()
 
-    async def _open(self) -> None:
-        await self._transport.start()
+    def abandon(self, why: str) -> None:
+        """Give it up without a goodbye, as the gateway does not answer; whoever waits for an answer is told.
+
+        Args:
+            why: what is wrong with the gateway.
+        """
+        self._abort(ConnectionLost(f"the connection to {self._core.state.address} was given up: {why}"))
+
+    async def _open(self, sign_seconds: float | None) -> None:
+        await self._transport.start(sign_seconds)
         opened: asyncio.Future[ServerProperties] = self._loop.create_future()
         self._core.open(self._properties, opened)
         self._transport.transmit()
@@ -215,8 +244,8 @@ class Connection(HookRegistration, AdministrationRequests, PolicyRequests, Stati
     def _closed_here(self) -> ConnectionLost:
         return ConnectionLost(f"the connection to {self._core.state.address} was closed by this program")
 
-    def _abort(self) -> None:
-        self._core.lose(self._closed_here(), is_wanted=True)
+    def _abort(self, fault: ConnectionLost | None = None) -> None:
+        self._core.lose(fault or self._closed_here(), is_wanted=True)
         self._transport.stop()
 
     async def _ask(self, request: Request[T]) -> T:

@@ -1,17 +1,21 @@
 """The asyncio protocol on a socket; the first socket of a connection, and another after each loss."""
 
 import asyncio
+import itertools
 import logging
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from shardmq.client.api.defaults import DIAL_SECONDS, UNSENT_BYTES_MAX
 from shardmq.client.api.recovery import Backoff, Recovery
 from shardmq.client.api.tls import context_for, server_name, why
 from shardmq.client.api.url import Address
 from shardmq.errors import ConnectionLost
+
+SIGN_PAUSE_SECONDS: Final = 0.2
+"""A gateway that lives answers within a millisecond; after so long, another socket is tried beside."""
 
 _log = logging.getLogger("shardmq.client")
 
@@ -35,6 +39,7 @@ class Line(asyncio.Protocol):
         self._lost = lost
         self._paused = paused
         self.transport: asyncio.Transport | None = None
+        self.has_heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: Any) -> None:
         """Set the socket's limits."""
@@ -46,10 +51,15 @@ class Line(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass on what was read."""
+        if not self.has_heard.done():
+            self.has_heard.set_result(None)
         self._received(self, data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Pass on that the socket is gone."""
+        if not self.has_heard.done():
+            self.has_heard.set_exception(ConnectionLost(f"the broker hung up{'' if exc is None else f': {exc}'}"))
+            self.has_heard.exception()  # where nobody waits for it
         self._lost(self, exc)
 
     def pause_writing(self) -> None:
@@ -100,6 +110,59 @@ class Reconnect:
                 _log.debug("%s", fault)
         return await self._dial(last, self._timeout)
 
+    async def dial_living(self, seconds: float, ask: bytes) -> tuple[Address, Line]:
+        """A socket to the first gateway that shows that it lives: of several behind one port, some may hang.
+
+        Args:
+            seconds: for all sockets together.
+            ask: bytes that are answered at once.
+
+        Raises:
+            ConnectionLost: none does.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        refused: dict[Address, ConnectionLost] = {}
+        asked: set[asyncio.Task[tuple[Address, Line]]] = set()
+        try:
+            for address in itertools.cycle(self._addresses):
+                if address not in refused:
+                    asked.add(loop.create_task(self._dial_one_living(address, ask)))
+                done, _ = await asyncio.wait(asked, timeout=SIGN_PAUSE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    fault = task.exception()
+                    if fault is None:
+                        asked.discard(task)
+                        return task.result()
+                    asked.discard(task)
+                    if not isinstance(fault, ConnectionLost):
+                        raise fault
+                    refused[address] = fault
+                if len(refused) == len(self._addresses) and not asked:
+                    raise refused[address]
+                if loop.time() >= end:
+                    break
+        finally:
+            for task in asked:
+                task.cancel()
+                task.add_done_callback(_drop_late)
+        silent = ", ".join(str(address) for address in self._addresses if address not in refused)
+        raise ConnectionLost(
+            f"the gateway at {silent} does not answer: it lets clients connect and says nothing for {seconds:g} s; "
+            "look into its log, and whether it is stopped"
+        )
+
+    async def _dial_one_living(self, address: Address, ask: bytes) -> tuple[Address, Line]:
+        _, line = found = await self._dial(address, self._timeout)
+        assert line.transport is not None
+        try:
+            line.transport.write(ask)
+            await line.has_heard
+        except BaseException:
+            line.transport.abort()
+            raise
+        return found
+
     async def dial_again(self, peer: str, lasted: float) -> tuple[Address, Line]:
         """A socket to whichever address answers next, tried for as long as the program wishes.
 
@@ -138,3 +201,11 @@ class Reconnect:
         if self._backoff is not None:
             self._backoff.connected(address)
         return address, line
+
+
+def _drop_late(task: asyncio.Task[tuple[Address, Line]]) -> None:
+    """Hang up on a socket that another one was faster than."""
+    if not task.cancelled() and task.exception() is None:
+        transport = task.result()[1].transport
+        assert transport is not None
+        transport.abort()

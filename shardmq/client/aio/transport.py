@@ -65,13 +65,19 @@ class Transport:
         self._reconnecting: asyncio.Task[None] | None = None
         self.closed: asyncio.Future[None] = self._loop.create_future()
 
-    async def start(self) -> None:
+    async def start(self, sign_seconds: float | None = None) -> None:
         """Connect to the first address that answers.
+
+        Args:
+            sign_seconds: in which the gateway has to show that it lives, before it is told anything; None for not.
 
         Raises:
             ConnectionLost: none does.
         """
-        self._attach(*await self._reconnect.dial_first())
+        if sign_seconds is None:
+            self._attach(*await self._reconnect.dial_first())
+        else:
+            self._attach(*await self._reconnect.dial_living(sign_seconds, self._core.SIGN))
 
     def _make_line(self) -> Line:
         return Line(self._heard, self._line_lost, self._paused)

@@ -71,6 +71,9 @@ class ConnectionCore:
 
     __slots__ = ("receive", "state")
 
+    SIGN: Final = _HEARTBEAT
+    """Sent before all else, it has the server show that it lives."""
+
     def __init__(
         self,
         address: Address,

@@ -35,6 +35,7 @@ class StatusCollector:
     def __init__(self) -> None:
         self._rounds: dict[int, _Round] = {}
         self._number = 0
+        self._silent: set[Peer] = set()  # have let a request's time pass, and have answered nothing since
 
     @property
     def is_busy(self) -> bool:
@@ -46,10 +47,11 @@ class StatusCollector:
     ) -> None:
         """Answer a gateway with the coordinator's table, and in it, as `others`, those of all gateways but its own.
 
-        Where a noun is asked for, with what all gateways but its own list under it, joined.
+        Where a noun is asked for, with what all gateways but its own list under it, joined. A gateway that hangs would
+        hold up each of the lists that a scrape takes: it is left out until it answers something.
         """
         self._number += 1
-        missing = {gateway for gateway in gateways if gateway is not responder.peer}
+        missing = {gateway for gateway in gateways if gateway is not responder.peer} - self._silent
         self._rounds[self._number] = _Round(responder, table, missing, now, asked)
         for gateway in missing:
             gateway.post(Call(self._number, asked))
@@ -57,6 +59,7 @@ class StatusCollector:
 
     def take(self, peer: Peer, answer: Answer[Any]) -> None:
         """Add a gateway's answer to the request that it belongs to."""
+        self._silent.discard(peer)
         asked = self._rounds.get(answer.request)
         if asked is not None and peer in asked.missing:
             asked.missing.remove(peer)
@@ -65,6 +68,7 @@ class StatusCollector:
 
     def lose(self, peer: Peer) -> None:
         """Wait no more for a gateway that is gone, and drop its own requests."""
+        self._silent.discard(peer)
         for number, asked in list(self._rounds.items()):
             asked.missing.discard(peer)
             if asked.responder.peer is peer:
@@ -76,6 +80,7 @@ class StatusCollector:
         """Answer without the gateways that are silent for too long."""
         for number, asked in list(self._rounds.items()):
             if now - asked.since >= ANSWER_SECONDS:
+                self._silent |= asked.missing
                 asked.missing.clear()
                 self._end_if(number)
 

@@ -5,6 +5,7 @@ us ── AMQP 0 0 9 1 ──► gateway ── connection.start {"ready": …} 
 
 import asyncio
 import struct
+import time
 from typing import Any, Final
 
 from shardmq.client.api.tls import context_for, server_name
@@ -14,8 +15,14 @@ from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.events import PROTOCOL_HEADER
 from shardmq.protocol.amqp.tables import decode_table
 
-SECONDS: Final = 3.0
+SECONDS: Final = 2.0
 """For a gateway's word."""
+
+PAUSE_SECONDS: Final = 0.25
+"""After so long, another one is asked beside: several gateways share a port, and one may hang."""
+
+SOCKETS: Final = 6
+"""For each address."""
 
 FRAME_HEAD: Final = struct.Struct(">BHI")
 START: Final = struct.pack(">HH", 10, 10)
@@ -26,13 +33,35 @@ START_BYTES_MAX: Final = 1 << 16
 
 async def why_not_ready(url: str) -> str:
     """Why a broker is not ready; "" where one of its gateways is."""
-    reasons = []
-    for address in parse_all(url):
-        reason = await _ask(address)
+    addresses = parse_all(url)
+    reasons: dict[Address, str] = {}
+    asked: dict[asyncio.Task[str], Address] = {}
+    end = time.monotonic() + SECONDS
+    try:
+        for address in addresses * SOCKETS:
+            if address not in reasons:
+                asked[asyncio.create_task(_ask(address))] = address
+            if await _is_ready(asked, reasons, PAUSE_SECONDS):
+                return ""
+        while asked:
+            if await _is_ready(asked, reasons, max(0.0, end - time.monotonic())):
+                return ""
+    finally:
+        for task in asked:
+            task.cancel()
+    return "; ".join([f"{address}: {reasons[address]}" for address in addresses])
+
+
+async def _is_ready(asked: dict[asyncio.Task[str], Address], reasons: dict[Address, str], seconds: float) -> bool:
+    """Wait for those that were asked; returns whether one is ready, and keeps why others are not."""
+    if not asked:
+        return False
+    done, _ = await asyncio.wait(asked, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        reason = reasons[asked.pop(task)] = task.result()
         if not reason:
-            return ""
-        reasons.append(f"{address}: {reason}")
-    return "; ".join(reasons)
+            return True
+    return False
 
 
 async def _ask(address: Address) -> str:
@@ -40,7 +69,7 @@ async def _ask(address: Address) -> str:
         async with asyncio.timeout(SECONDS):
             properties = await _introduced(address)
     except TimeoutError:
-        return f"it said nothing within {SECONDS:.0f} s"
+        return f"the gateway lets clients connect, and said nothing within {SECONDS:.0f} s; look whether it is stopped"
     except (OSError, EOFError, AmqpError, InvalidRequest) as fault:
         return f"it takes no clients: {fault}"
     return "" if properties.get("ready") is not False else "it does not reach the coordinator and all shards"

@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from shardmq.client.aio.channel import Channel
-from shardmq.client.aio.connection import Connection, connect
-from shardmq.errors import AuthenticationFailed, ReplyCode, Unavailable
+from shardmq.client.aio.connection import Connection, connect_to_living
+from shardmq.errors import AuthenticationFailed, ConnectionLost, ReplyCode, ShardmqError, Unavailable
 from shardmq.management.findings.looks import Looks
 from shardmq.version import VERSION
 
@@ -46,6 +46,18 @@ PROPERTIES: Final = {"product": "shardmq-management", "version": VERSION, "serve
 
 TIMEOUT_SECONDS: Final = 15.0
 """For a login, or for an answer; wrong passwords may take ten seconds."""
+
+SIGN_SECONDS: Final = 1.2
+"""For a gateway's sign of life, before a login."""
+
+PING_SECONDS: Final = 1.0
+"""For a gateway's answer to what it answers by itself: one that hangs is left, and another one asked."""
+
+LATE_SECONDS: Final = 0.1
+"""More, for what has come while this process did something else."""
+
+WATCH_SECONDS: Final = 0.4
+"""Between two looks whether the gateways of those who wait for an answer live."""
 
 
 class Credentials(NamedTuple):
@@ -79,6 +91,8 @@ class Caller:
         self._connections: dict[str, Connection] = {}
         self._channels: dict[str, Channel] = {}
         self._lock = asyncio.Lock()
+        self._missed: tuple[float, str] | None = None  # when no gateway lived, and what was said of that
+        self._looking: asyncio.Task[None] | None = None
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -110,6 +124,21 @@ class Caller:
             yield
         finally:
             self._callers.give_back(self)
+
+    def look(self) -> None:
+        """Find out whether its gateways live, while somebody waits for their answers."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.get_running_loop().create_task(self.leave_silent())
+
+    async def leave_silent(self) -> None:
+        """Give up connections to gateways that hang: who waits for an answer is told, and the next one asks another."""
+        there = list(self._connections.items())
+        lives = await asyncio.gather(*(_answers(connection) for _, connection in there))
+        for (vhost, connection), is_alive in zip(there, lives, strict=True):
+            if not is_alive and self._connections.get(vhost) is connection:
+                del self._connections[vhost]
+                self._channels.pop(vhost, None)
+                connection.abandon(f"it has not answered for {PING_SECONDS:g} s")
 
     def forget_others(self, user: str) -> None:
         """Have a user log in again: password or tags were changed, or the user deleted."""
@@ -148,11 +177,18 @@ class Caller:
         connection = self._connections.get(vhost)
         if connection is not None and connection.is_open:
             return connection
+        begun = time.monotonic()
         async with self._lock:
             connection = self._connections.get(vhost)
             if connection is None or not connection.is_open:
+                if self._missed is not None and self._missed[0] > begun:  # who waits together is told together
+                    raise ConnectionLost(self._missed[1])
                 self._channels.pop(vhost, None)
-                connection = await self._callers.connect(self._credentials, vhost)
+                try:
+                    connection = await self._callers.connect(self._credentials, vhost)
+                except ConnectionLost as fault:
+                    self._missed = time.monotonic(), fault.text
+                    raise
                 self._connections[vhost] = connection
             return connection
 
@@ -195,6 +231,8 @@ class Callers:
             caller = Caller(self, credentials)
         caller.requests += 1
         try:
+            if caller.is_logged_in and time.monotonic() - caller.used_at > PING_SECONDS:
+                await caller.leave_silent()
             if not caller.is_logged_in:
                 await self._log_in(caller, peer)
             if is_new:
@@ -261,7 +299,7 @@ class Callers:
         self._logins += 1
         try:
             url = url_for(self._url, credentials, vhost)
-            return await connect(url, TIMEOUT_SECONDS, recovery=None, administrative=not vhost, properties=PROPERTIES)
+            return await connect_to_living(url, TIMEOUT_SECONDS, SIGN_SECONDS, not vhost, PROPERTIES)
         finally:
             self._logins -= 1
 
@@ -271,6 +309,14 @@ class Callers:
         if len(self._looks) > CALLERS_MAX:
             del self._looks[next(iter(self._looks))]
         return looks
+
+    async def watch(self) -> None:
+        """Find those whose gateway hangs while they wait for an answer, for ever; a task of its own."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            for caller in self._callers.values():
+                if caller.requests and caller.connections:
+                    caller.look()
 
     async def sweep(self) -> None:
         """Close logins that are idle, for ever; a task of its own."""
@@ -316,6 +362,25 @@ class Callers:
         task = asyncio.get_running_loop().create_task(caller.close())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
+
+
+async def _answers(connection: Connection) -> bool:
+    """Whether the gateway of a connection answers; one that was lost otherwise is none that hangs."""
+
+    async def ask() -> None:
+        channel = await connection.channel()
+        await channel.close()
+
+    asking = asyncio.get_running_loop().create_task(ask())
+    done, _ = await asyncio.wait((asking,), timeout=PING_SECONDS)
+    if not done:  # where it is we who were late, the answer is here already
+        done, _ = await asyncio.wait((asking,), timeout=LATE_SECONDS)
+    if not done:
+        asking.cancel()
+        return False
+    with contextlib.suppress(ShardmqError):  # it has answered that it cannot, or is closed, which others see
+        asking.result()
+    return True
 
 
 def url_for(url: str, credentials: Credentials, vhost: str) -> str:

@@ -262,6 +262,13 @@ def test_a_client_that_never_opens_is_hung_up_on(client: RawClient) -> None:
     client.expect_close(ReplyCode.CONNECTION_FORCED)
 
 
+def test_a_gateway_shows_once_that_it_lives_before_it_is_told_a_password(client: RawClient) -> None:
+    client.send(Heartbeat())
+    assert isinstance(client.receive(), Heartbeat)
+    client.send(Heartbeat(), Heartbeat())
+    client.open()  # the next that comes is the answer to connection.open
+
+
 def test_a_client_without_heartbeats_is_hung_up_on(client: RawClient) -> None:
     client.send(ConnectionOpen(1, 1, "guest", "guest", "/", 1))
     assert isinstance(client.receive(), Ok)
