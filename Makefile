@@ -10,6 +10,7 @@ COMMA  := ,
 KILLS  ?= 100
 POINTS ?= 40
 FREEZES ?= 24
+SWAPS  ?= 10000
 FLIPS  ?= 200
 FUZZ   ?= 60
 
@@ -27,7 +28,7 @@ help:
 	@echo "make figures  tables and plots of the documents, from docs/benchmarks/results"
 	@echo "make recording  the terminal that the README shows, from a real run"
 	@echo "make pictures  the management page in docs/operations/pictures, taken by its tests in Chromium"
-	@echo "make faults  $(KILLS) kills, $(FREEZES) freezes, $(POINTS) power losses, $(FLIPS) flipped bits; and controls that must fail"
+	@echo "make faults  $(KILLS) kills, $(FREEZES) freezes, $(POINTS) power losses, $(FLIPS) flipped bits, $(SWAPS) swaps in etcd; and controls that must fail"
 	@echo "make fuzz    $(FUZZ) seconds of bytes that no AMQP client should send, then sessions of such"
 	@echo "make lint    ruff and mypy alone"
 	@echo "make clean   remove what make has made; data directories stay"
@@ -147,7 +148,7 @@ test:
 
 faults: $(VENV)/installed-test tree
 	SHARDMQ_FAULT_KILLS=$(KILLS) SHARDMQ_FAULT_POINTS=$(POINTS) SHARDMQ_FAULT_FREEZES=$(FREEZES) \
-	SHARDMQ_FAULT_FLIPS=$(FLIPS) $(BIN)/pytest -m faults -v -s $(ARGS)
+	SHARDMQ_FAULT_FLIPS=$(FLIPS) SHARDMQ_FAULT_SWAPS=$(SWAPS) $(BIN)/pytest -m faults -v -s $(ARGS)
 
 fuzz: $(VENV)/installed-fuzz tree
 	$(BIN)/python -m tests.fuzz.amqp --seconds $(FUZZ) --found .hypothesis/fuzz

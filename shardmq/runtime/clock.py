@@ -97,3 +97,8 @@ def _boot_id() -> str:
 
 def _boottime_ms() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // _NS_PER_MS
+
+
+def boottime() -> float:
+    """Seconds since the machine's boot, suspension included: what deadlines that others rely on are in."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

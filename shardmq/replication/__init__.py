@@ -1,0 +1,4 @@
+"""Several hosts: replica groups, with etcd as the one authority on who is what.
+
+etcd/  Clients of etcd, and the register of brokers, hosts and groups kept there.
+"""

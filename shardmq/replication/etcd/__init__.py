@@ -1,0 +1,21 @@
+"""etcd as the configuration manager: a client of its JSON gateway that never blocks, and the register kept there.
+
+etcd 3.4 to 3.6. What depends on no socket is apart, and is tested byte by byte:
+
+url.py             Where etcd is: `etcd://user:password@h1:2379,h2:2379/prefix`.
+errors.py          What can go wrong: nothing was sent, refused, nobody knows, unreadable.
+messages.py        Requests and answers of the gateway.
+answers.py         Bytes of answers read: both shapes of errors, and streams of a watch split anywhere.
+watched_prefix.py  What a watcher knows: it misses nothing for good, and never goes back.
+values.py          The register's values: brokers, hosts, groups.
+
+What does I/O, driven by the loop of a process:
+
+resolver.py        Addresses of names, looked up beside the loop.
+connection.py      One connection: HTTP over TCP or TLS, without blocking.
+endpoints.py       Members of etcd: which to ask next, and connections kept open to them.
+login.py           The token of a user, renewed when etcd forgets it.
+client.py          Calls with deadlines, from member to member.
+watcher.py         Keeps a watched prefix up to date, whatever breaks.
+register.py        Read, compare-and-swap and watch of typed values.
+"""

@@ -1,0 +1,153 @@
+"""Keeps a watched prefix up to date, whatever breaks.
+
+A watcher reads all keys, then follows a stream of events, and reads again what may be new every few seconds. etcd's own
+sign of life on a stream (`progress_notify`) comes every ten minutes, and not at all from a member that is frozen or cut
+off from the others, to which a stream looks healthy for ever. So it is the reading that tells whether a stream lives.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from shardmq.replication.etcd.answers import Failure, WatchStream
+from shardmq.replication.etcd.client import EtcdClient, Stream
+from shardmq.replication.etcd.errors import EtcdError
+from shardmq.replication.etcd.messages import RangeAnswer, prefix_end, range_request, watch_request
+from shardmq.replication.etcd.watched_prefix import Change, WatchedPrefix
+from shardmq.runtime.clock import boottime
+
+LOOK_SECONDS: Final = 2.0
+"""Between two readings of what may be new. A stream that does not bring until the next one what one of them has found
+is given up."""
+
+READ_SECONDS: Final = 5.0
+"""For one reading, from whichever member."""
+
+PAUSE_SECONDS: Final = 0.25
+"""Before a stream is opened again, or a reading that failed is tried again."""
+
+
+class Watcher:
+    """Watches all keys with a prefix.
+
+    Args:
+        client: of etcd.
+        prefix: of the keys.
+        changed: called from the client's `turn` with what has changed, in order; at first, once, with all there is,
+            which may be nothing.
+
+    Attributes:
+        confirmed: when the last reading that showed all to be known was sent, by `boottime`; 0 before the first one.
+    """
+
+    def __init__(self, client: EtcdClient, prefix: bytes, changed: Callable[[list[Change]], None]) -> None:
+        self.confirmed = 0.0
+        self._client = client
+        self._start, self._end = prefix, prefix_end(prefix)
+        self._changed = changed
+        self._known = WatchedPrefix()
+        self._stream: Stream | None = None
+        self._reader = WatchStream()
+        self._owed = 0
+        self._is_reading = False
+        self._is_closed = False
+        self._read()
+        client.later(LOOK_SECONDS, self._look)
+
+    @property
+    def revision(self) -> int:
+        """All up to here is known."""
+        return self._known.revision
+
+    def close(self) -> None:
+        """End it; nothing is called back any more."""
+        self._is_closed = True
+        if self._stream is not None:
+            self._stream.end()
+
+    def _read(self) -> None:
+        """Read all keys."""
+        if not self._is_reading and not self._is_closed:
+            self._is_reading = True
+            self._ask(0, self._has_read)
+
+    def _ask(self, since: int, done: Callable[[float, RangeAnswer | EtcdError], None]) -> None:
+        asked = boottime()
+        request = range_request(self._start, self._end, since)
+        self._client.ask(request, asked + READ_SECONDS, lambda outcome: done(asked, outcome))
+
+    def _has_read(self, asked: float, outcome: RangeAnswer | EtcdError) -> None:
+        self._is_reading = False
+        if self._is_closed:
+            return
+        if isinstance(outcome, EtcdError):
+            self._client.later(PAUSE_SECONDS, self._read)
+            return
+        is_first = not self.confirmed
+        self._confirm(asked, outcome)
+        changes = self._known.read(outcome)
+        if changes or is_first:
+            self._changed(changes)
+        if self._stream is None:
+            self._follow()
+
+    def _confirm(self, asked: float, answer: RangeAnswer) -> None:
+        if answer.header.revision >= self._known.revision:
+            self.confirmed = max(self.confirmed, asked)
+
+    def _follow(self) -> None:
+        """Open the stream, behind what is known."""
+        if self._stream is None and not self._is_closed:
+            self._reader = WatchStream()
+            self._owed = 0
+            request = watch_request(self._start, self._end, self._known.revision + 1)
+            self._stream = self._client.follow(request, self._receive, self._has_ended)
+
+    def _receive(self, data: bytes) -> None:
+        for message in self._reader.receive(data):
+            if isinstance(message, Failure):
+                self._reopen()
+                return
+            if changes := self._known.receive(message):
+                self._changed(changes)
+            if self._is_closed:
+                return
+            if message.canceled:
+                self._reopen(is_compacted=message.compact_revision > 0)
+                return
+
+    def _has_ended(self, _: EtcdError) -> None:
+        self._stream = None
+        self._client.later(PAUSE_SECONDS, self._follow)
+
+    def _reopen(self, is_compacted: bool = False) -> None:
+        """The member has ended the stream, or it is of no use."""
+        if self._stream is not None:
+            self._stream.end() if is_compacted else self._stream.leave()
+            self._stream = None
+        if is_compacted:
+            self._read()  # which opens the stream behind what it has found
+        else:
+            self._client.later(PAUSE_SECONDS, self._follow)
+
+    def _look(self) -> None:
+        """Read what may be new, and give up a stream that has not brought what the last look found."""
+        if self._is_closed:
+            return
+        self._client.later(LOOK_SECONDS, self._look)
+        if self._owed > self._known.streamed and self._stream is not None:
+            self._reopen()
+        if self.confirmed and not self._is_reading:
+            self._ask(self._known.revision + 1, self._has_looked)
+
+    def _has_looked(self, asked: float, outcome: RangeAnswer | EtcdError) -> None:
+        if self._is_closed or isinstance(outcome, EtcdError):
+            return  # `confirmed` tells how long ago one succeeded
+        changes = self._known.look(outcome)
+        if changes is None:
+            self._owed = outcome.header.revision
+            self._read()
+            return
+        self._confirm(asked, outcome)
+        if changes:
+            self._owed = changes[-1].revision
+            self._changed(changes)

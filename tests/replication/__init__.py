@@ -1,0 +1,1 @@
+"""What several hosts are made of."""

@@ -1,0 +1,1 @@
+"""The client of etcd and the register, against a real etcd."""
