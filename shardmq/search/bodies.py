@@ -31,14 +31,15 @@ def decompressed(body: bytes, *, is_deflate: bool = False, limit: int = BODY_BYT
         limit: bytes.
 
     Returns:
-        The beginning, and whether there is more, or it breaks off.
+        The beginning, and whether there is more, also behind the end of what was compressed, or it breaks off.
     """
     if not is_deflate and not body.startswith(GZIP):
         return (body, False) if len(body) <= limit else (body[:limit], True)
     for window in (_GZIP_OR_ZLIB, -zlib.MAX_WBITS):  # some call raw deflate data "deflate", too
         unpacker = zlib.decompressobj(window)
         try:
-            return unpacker.decompress(body, limit), not unpacker.eof
+            unpacked = unpacker.decompress(body, limit)
+            return unpacked, not unpacker.eof or bool(unpacker.unused_data)
         except zlib.error:
             continue
     return body[:limit], True

@@ -1,10 +1,13 @@
 """What operators do on the page with queues: watch them, send single messages on, cancel what takes long."""
 
+import gzip
 import json
 import shlex
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import msgspec
 from selenium.webdriver.common.by import By
 
 import shardmq
@@ -54,6 +57,32 @@ def watch(page: Page, connection: shardmq.Connection) -> None:
     assert "shardmq consumer list --queue watched --vhost /" in page.lines("main")
     assert not (found := page.violations()), found
     channel.queue_delete("watched")
+
+
+def redrive_of_one_reason(page: Page, channel: shardmq.Channel) -> None:
+    """Redrive the rejected messages of a queue that has others, after a dry run."""
+    channel.queue_declare("grave", durable=True)
+    deaths = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "grave"}
+    channel.queue_declare("work", durable=True, arguments=deaths)
+    channel.queue_declare("brief", durable=True, arguments={**deaths, "x-message-ttl": 1})
+    for number in range(5):
+        channel.basic_publish("", "work" if number < 3 else "brief", b"%d" % number)
+    for _ in range(3):
+        message = channel.basic_get("work")
+        assert message is not None
+        message.nack(requeue=False)
+    page.until(lambda _: channel.queue_declare("grave", passive=True).messages == 5)
+    page.open("dead-letters")
+    page.sees("expired")
+    page.click("Redrive", "tr[contains(., 'rejected')]")
+    page.click("What would happen?", "dialog[@open]")
+    page.sees("It would redrive 3 messages: 3 to work.")
+    page.shot("dead-letters")
+    assert channel.queue_declare("grave", passive=True).messages == 5
+    page.click("Redrive", "dialog[@open]")
+    page.sees("Redrove 3 messages: 3 to work.")
+    assert channel.queue_declare("grave", passive=True).messages == 2
+    assert channel.queue_declare("work", passive=True).messages == 3
 
 
 def redrive_one(page: Page, channel: shardmq.Channel, url: str) -> None:
@@ -115,6 +144,67 @@ def edit_and_publish(page: Page, channel: shardmq.Channel, url: str) -> None:
     words = shlex.split(line)[1:]
     assert run([*words[:-1], position, "--url", url]) == 0
     assert channel.queue_declare("edited", passive=True).messages == 3
+
+
+def edit_packed(page: Page, channel: shardmq.Channel) -> None:
+    """Change bodies that are compressed, or MessagePack, as text: they are published as they were packed."""
+    channel.queue_declare("packed", durable=True)
+    document = {"n": 1, "list": [1.5, -200, None, "é" * 40], "deep": {"big": 70_000}}
+    pack, raw = msgspec.msgpack.encode, zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    bodies = (
+        ("gzip", "", gzip.compress(b'{"n": 1}')),
+        ("deflate", "", raw.compress(b'{"n": 1}') + raw.flush()),
+        ("gzip", "application/msgpack", gzip.compress(pack(document))),
+        ("utf-8", "", b'{"n": 1}'),
+    )
+    for encoding, kind, body in bodies:
+        properties = shardmq.Properties(content_encoding=encoding or None, content_type=kind or None)
+        channel.basic_publish("", "packed", body, properties)
+        (read,) = _edited(page, channel, lambda text: text.replace('"n": 1', '"n": 2'))
+        copy = bytes(read.body)
+        assert (read.properties.content_encoding or "") == encoding
+        if encoding == "gzip":
+            assert copy[:3] == body[:3]
+            copy = gzip.decompress(copy)
+        elif encoding == "deflate":
+            copy = zlib.decompress(copy, -zlib.MAX_WBITS)
+        if kind:
+            assert copy == pack({**document, "n": 2})
+        else:
+            assert copy == b'{"n": 2}'
+    for body, kind, said in (
+        (msgspec.msgpack.encode({1: 1.0}), "application/msgpack", "It cannot be edited as text here."),
+        (
+            gzip.compress(b"x" * (1 << 20) + b"y"),
+            "",
+            "too large to edit here, or breaks off: the copy has the same.",
+        ),
+    ):
+        channel.basic_publish("", "packed", body, shardmq.Properties(content_type=kind or None))
+        (read,) = _edited(page, channel, None, said)
+        assert bytes(read.body) == body
+    channel.queue_delete("packed")
+
+
+def _edited(
+    page: Page, channel: shardmq.Channel, change: Callable[[str], str] | None, said: str = ""
+) -> list[shardmq.Message]:
+    """The copy that takes the place of the only message, whose body was changed on the page."""
+    page.open("overview")
+    page.open("queues/%2F/packed")
+    page.click("Look")
+    page.find("details summary").click()
+    page.click("Edit and publish a copy")
+    if change is not None:
+        field = page.find("dialog[open] [name='body']")
+        page.fill("body", change(field.get_attribute("value") or ""), "dialog[open]")
+    page.until(lambda driver: said in driver.find_element(By.CSS_SELECTOR, "dialog[open]").text)
+    page.find("dialog[open] input[name='remove']").click()
+    page.click("Publish the copy", "dialog[@open]")
+    page.sees("It was sent on from here.")
+    found = channel.queue_peek("packed", 0, 9)
+    channel.queue_purge("packed")
+    return list(found)
 
 
 def cancel_long_work(page: Page, channel: shardmq.Channel) -> None:

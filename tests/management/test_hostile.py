@@ -100,6 +100,7 @@ def test_lists_and_metrics_come_while_a_shard_stands_still_and_say_what_is_missi
     os.kill(managed.pids["shard-0"], signal.SIGSTOP)
     try:
         begun = time.monotonic()
+        assert admin.get("/overview")["away"] == ["shard-0"]
         for path in ("/queues/%2F?name=still-", "/queues/%2F?name=still-&sort=messages&page=1&page_size=500"):
             found = admin.get(path)
             rows = found if isinstance(found, list) else found["items"]

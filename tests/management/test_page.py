@@ -16,9 +16,18 @@ import shardmq
 from shardmq.cmd.main import run
 from shardmq.cmd.run.broker import Broker
 
+from .breaking import lose_a_shard, read_what_is_damaged
 from .browser import Browser
 from .command_lines import ASKING, filled_lines_of
-from .operating import cancel_long_work, edit_and_publish, redrive_one, watch
+from .keyboard import come_back_from_dialogs, stay_in_a_list
+from .operating import (
+    cancel_long_work,
+    edit_and_publish,
+    edit_packed,
+    redrive_of_one_reason,
+    redrive_one,
+    watch,
+)
 from .searching import search_a_topic
 from .shovelling import add_and_delete_shovels
 from .window import Page, chromium, start_chromium
@@ -153,7 +162,7 @@ def test_a_key_is_tried_on_the_graph(page: Page) -> None:
     page.shot("topology")
 
 
-def test_a_group_is_reset_after_a_dry_run(page: Page, channel: shardmq.Channel) -> None:
+def test_a_group_is_reset_after_a_dry_run(page: Page, connection: shardmq.Connection, channel: shardmq.Channel) -> None:
     channel.topic_declare("events", 2)
     for number in range(10):
         channel.basic_publish("events", f"key-{number}", b"x")
@@ -170,6 +179,11 @@ def test_a_group_is_reset_after_a_dry_run(page: Page, channel: shardmq.Channel) 
     page.find("dialog[open] input[name='dry']").click()
     page.click("Reset", "dialog[@open]")
     page.until(lambda _: sum(row["lag"] for row in channel.group_offsets("events", "readers")) == 10)
+    with connection.channel() as member:
+        member.basic_consume("events", lambda _message: None, prefetch=3, arguments=LIVE)
+        name = next(row["connection"] for row in connection.topology("consumers") if row["queue"] == "events")
+        page.sees_soon(f"live: {name}.")
+        page.sees_soon("3 unacked")
 
 
 def test_a_connection_is_closed_with_a_reason(page: Page, managed: Broker, connection: shardmq.Connection) -> None:
@@ -199,28 +213,7 @@ def test_a_policy_is_set_after_a_look(page: Page, channel: shardmq.Channel) -> N
 
 
 def test_dead_letters_of_one_reason_are_redriven_after_a_dry_run(page: Page, channel: shardmq.Channel) -> None:
-    channel.queue_declare("grave", durable=True)
-    deaths = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "grave"}
-    channel.queue_declare("work", durable=True, arguments=deaths)
-    channel.queue_declare("brief", durable=True, arguments={**deaths, "x-message-ttl": 1})
-    for number in range(5):
-        channel.basic_publish("", "work" if number < 3 else "brief", b"%d" % number)
-    for _ in range(3):
-        message = channel.basic_get("work")
-        assert message is not None
-        message.nack(requeue=False)
-    page.until(lambda _: channel.queue_declare("grave", passive=True).messages == 5)
-    page.open("dead-letters")
-    page.sees("expired")
-    page.click("Redrive", "tr[contains(., 'rejected')]")
-    page.click("What would happen?", "dialog[@open]")
-    page.sees("It would redrive 3 messages: 3 to work.")
-    page.shot("dead-letters")
-    assert channel.queue_declare("grave", passive=True).messages == 5
-    page.click("Redrive", "dialog[@open]")
-    page.sees("Redrove 3 messages: 3 to work.")
-    assert channel.queue_declare("grave", passive=True).messages == 2
-    assert channel.queue_declare("work", passive=True).messages == 3
+    redrive_of_one_reason(page, channel)
 
 
 def test_queues_are_watched_in_the_list_and_their_consumers_timed(page: Page, connection: shardmq.Connection) -> None:
@@ -233,6 +226,10 @@ def test_one_dead_letter_is_redriven(page: Page, managed: Broker, channel: shard
 
 def test_a_message_is_edited_and_a_copy_published(page: Page, managed: Broker, channel: shardmq.Channel) -> None:
     edit_and_publish(page, channel, managed.url)
+
+
+def test_a_packed_body_is_edited_and_packed_again(page: Page, channel: shardmq.Channel) -> None:
+    edit_packed(page, channel)
 
 
 def test_what_takes_long_is_cancelled(page: Page, channel: shardmq.Channel) -> None:
@@ -314,20 +311,12 @@ def test_users_without_rights_are_told(page: Page, managed: Broker, connection: 
     page.log_in("guest", "guest")
 
 
+LIVE = {"x-group": "live", "x-stream-offset": "first"}
+
 VIEWS = (
-    *(
-        "overview",
-        "queues",
-        "queues/%2F/billing",
-        "dead-letters",
-        "transactions",
-        "topics",
-        "exchanges",
-        "exchanges/%2F/orders",
-        "topology",
-        "trace",
-    ),
-    *("shovels", "connections", "policies", "users", "vhosts", "processes", "definitions"),
+    *("overview", "queues", "queues/%2F/billing", "dead-letters", "dead-letters/%2F/grave", "transactions", "topics"),
+    *("topics/%2F/events", "exchanges", "exchanges/%2F/orders", "topology", "trace", "shovels", "connections"),
+    *("policies", "users", "vhosts", "processes", "definitions"),
 )
 
 PICTURES = {"overview-dark", "queues-light"}
@@ -379,6 +368,11 @@ def test_the_keyboard_is_enough_to_get_somewhere(page: Page) -> None:
     page.until(lambda driver: driver.current_url.endswith("#/queues/%2F/billing"))
 
 
+def test_the_keyboard_is_seen_and_stays_where_it_was(page: Page, channel: shardmq.Channel) -> None:
+    stay_in_a_list(page, channel)
+    come_back_from_dialogs(page, channel)
+
+
 @pytest.mark.usefixtures("channel")
 def test_the_page_says_that_the_broker_is_gone_and_recovers(page: Page) -> None:
     page.open("queues")
@@ -390,6 +384,13 @@ def test_the_page_says_that_the_broker_is_gone_and_recovers(page: Page) -> None:
     page.sees("billing")
     page.driver.execute_cdp_cmd("Network.emulateNetworkConditions", {**offline, "offline": False})
     page.until(lambda driver: "does not answer" not in driver.find_element(By.ID, "page").text)
+
+
+def test_a_shard_that_is_away_and_a_damaged_queue_are_told(
+    page: Page, managed: Broker, channel: shardmq.Channel
+) -> None:
+    lose_a_shard(page, managed, channel)
+    read_what_is_damaged(page, channel)
 
 
 @pytest.mark.usefixtures("channel")

@@ -69,6 +69,15 @@ class Page:
     def sees(self, text: str) -> None:
         self.until(lambda driver: text in driver.find_element(By.ID, "page").text)
 
+    def sees_soon(self, text: str) -> None:
+        """See a text in answers that are asked for at once, as when somebody comes back to this window."""
+
+        def seen(driver: webdriver.Chrome) -> bool:
+            driver.execute_script("document.dispatchEvent(new Event('visibilitychange'))")
+            return text in driver.find_element(By.ID, "page").text
+
+        WebDriverWait(self.driver, WAIT_SECONDS, 0.4, [StaleElementReferenceException]).until(seen)
+
     def fill(self, name: str, value: str, inside: str = "") -> None:
         field = self.find(f"{inside} [name='{name}']")
         field.clear()

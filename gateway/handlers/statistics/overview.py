@@ -48,6 +48,7 @@ def sum_up(state: GatewayState, vhosts: Collection[str], sees_all: bool, is_deta
             **_flow(processes, vhosts),
             "churn": _churn(processes),
             "away": [link.name for link in state.links if not link.is_open],
+            "silent": sorted({link.name for link in state.links} - {table["process"] for table in shards}),
             "object_totals": _object_totals(state, processes, vhosts),
             "vhosts": {
                 vhost: {**_queue_totals(shards, (vhost,)), "flow": _flow(processes, (vhost,))} for vhost in vhosts

@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 from shardmq.bus.coordinator_link import Reply
-from shardmq.bus.messages.groups import InspectPartition, PartitionState
+from shardmq.bus.messages.groups import GroupState, InspectPartition, PartitionState
 from shardmq.definitions.rows import Row, topic_row
 from shardmq.gateway.handlers.replies import AnswerCollector, done, shaped
 from shardmq.gateway.handlers.status import ANSWER_SECONDS
@@ -110,12 +110,26 @@ def _topic_or_stream(client: Client, name: str) -> Topic:
 
 
 def partition_row(number: int, queue: Queue, state: PartitionState | None) -> Row:
-    """The row of a partition; what its shard knows is None while the shard is away."""
-    known: Row = dict.fromkeys(COUNTS)
+    """The row of a partition, with who reads it; what its shard knows is None while the shard is away."""
+    known: Row = {**dict.fromkeys(COUNTS), "groups": None}
     if state is not None:
         known = {name: getattr(state, name) for name in ("first", "next", "bytes", "oldest_ms", "newest_ms")}
         known["messages"] = state.next - state.first
+        known["groups"] = [_reader_row(state, group) for group in state.groups]
     return {"partition": number, "queue": queue.name, "shard": queue.shard, **known}
+
+
+def _reader_row(state: PartitionState, group: GroupState) -> Row:
+    """What a group has read of a partition; the member is whose it is in an ordered group."""
+    lag = None if group.is_damaged else state.next - max(group.offset, state.first) - group.acked_above
+    return {
+        "group": group.name,
+        "member": group.member,
+        "consumers": group.consumers,
+        "unacked": group.unacked,
+        "lag": lag,
+        "is_damaged": group.is_damaged,
+    }
 
 
 def group_rows(states: Mapping[int, PartitionState]) -> list[Row]:

@@ -155,7 +155,7 @@ def overview_row(facts: Facts, found: Row) -> Row:
         },
         "object_totals": {name: objects[name] for name in OBJECTS},
         **_confirm_times(found),
-        "away": found["away"],
+        "away": found.get("silent", found["away"]),
         "listeners": listeners(facts, found.get("processes", [])),
         "contexts": [
             {

@@ -177,12 +177,27 @@ class Topic(TypedDict):
     arguments: Row
 
 
+class PartitionGroup(TypedDict):
+    """What a group has read of a partition; the member is whose it is in an ordered group, or "".
+
+    The lag is null where the group's cursor there is damaged.
+    """
+
+    group: str
+    member: str
+    consumers: int
+    unacked: int
+    lag: int | None
+    is_damaged: bool
+
+
 class TopicPartition(TypedDict):
-    """A partition of a topic; offsets are null while its shard is away."""
+    """A partition of a topic, and what groups have read of it; null while its shard is away."""
 
     partition: int
     queue: str
     shard: int
+    groups: list[PartitionGroup] | None
     first: NotRequired[int | None]
     next: NotRequired[int | None]
     messages: NotRequired[int | None]

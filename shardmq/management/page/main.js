@@ -1,9 +1,10 @@
 // The page: who is logged in, the list of views, and one of them.
 
-import { h, html, render, useEffect, useState } from "./vendor/preact.js";
+import { h, html, render, useEffect, useRef, useState } from "./vendor/preact.js";
 import { get, login, logout, whenLoggedOut } from "./api.js";
 import * as live from "./live.js";
 import { useRoute } from "./route.js";
+import { keepFocus } from "./parts/focus.js";
 import { Jump } from "./parts/jump.js";
 import { Toasts } from "./parts/toasts.js";
 import { applyScheme, SchemeChoice } from "./parts/scheme.js";
@@ -14,6 +15,7 @@ function LogIn({ onDone, hasEnded }) {
   const [isBusy, setBusy] = useState(false);
   const submit = async (event) => {
     event.preventDefault();
+    if (isBusy) return;
     const form = new FormData(event.target);
     setBusy(true);
     try {
@@ -33,7 +35,7 @@ function LogIn({ onDone, hasEnded }) {
       ${fault && html`<div class="note bad" role="alert">${fault}</div>`}
       <label>User <input name="user" autocomplete="username" required autofocus /></label>
       <label>Password <input name="password" type="password" autocomplete="current-password" /></label>
-      <button class="primary" disabled=${isBusy}>Log in</button>
+      <button class="primary" aria-disabled=${isBusy}>Log in</button>
       <p class="dim hint">It takes a user of the broker with one of the tags management, policymaker, monitoring or administrator.</p>
     </form>
   </main>`;
@@ -88,11 +90,21 @@ function searchOnSlash(event) {
   }
 }
 
+// Who followed a link that is gone with its view goes on in the one that came.
+function useFocusOn(view) {
+  const last = useRef(view);
+  useEffect(() => {
+    if (last.current !== view) keepFocus(document.body, []);
+    last.current = view;
+  }, [view]);
+}
+
 function Page() {
   const [who, setWho] = useState(undefined);
   const [hasEnded, setEnded] = useState(false);
   const route = useRoute();
   const isReached = live.useReach();
+  useFocusOn([route.view, ...route.parts].join("\n"));
   const ask = () =>
     get("/whoami").then(setWho, (fault) => {
       if (fault.status === 401) setWho(null);

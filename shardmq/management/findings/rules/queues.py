@@ -132,16 +132,24 @@ def reserved(sight: Sight) -> Iterator[Finding]:
 
 
 def damaged(sight: Sight) -> Iterator[Finding]:
-    """Something that a queue has stored cannot be read."""
+    """Something that a queue or stream has stored cannot be read; monitors are told of all by its shard."""
+    damages = [damage for row in sight.overview.get("processes", ()) for damage in row.get("damaged", ())]
+    out = {
+        (damage["vhost"], damage["name"]): damage["text"]
+        for damage in damages
+        if "group" not in damage and damage["name"] is not None
+    }
     for row in sight.queues:
         if row.get("state") == "out of service":
-            yield finding_of(
-                row,
-                "queue-damaged",
-                ERROR,
-                "is out of service: something it has stored is damaged",
-                evidence="Its shard has found a damaged row and takes no part of it for true.",
-                advice="See docs/operations/damage.md: stop the broker, look with `shardmq store check`, repair.",
-                command=command("status"),
-                patience=0.0,
-            )
+            out.setdefault((row["vhost"], row["name"]), row["out_of_service"])
+    for (vhost, name), text in sorted(out.items()):
+        yield finding_of(
+            {"vhost": vhost, "name": name},
+            "queue-damaged",
+            ERROR,
+            "is out of service: something it has stored is damaged",
+            evidence=f"{text[:1].upper()}{text[1:]}.",
+            advice="Nobody gets its messages, and publishes to it are refused, until then: docs/operations/damage.md.",
+            command=command("status"),
+            patience=0.0,
+        )

@@ -28,7 +28,7 @@ export function BindingsTable({ rows, side, vhost, source, destination, again })
     { title: "Arguments", cell: (row) => html`<${Arguments} values=${row.arguments} />` },
     { title: "", cell: (row) => row.source && html`<button onClick=${() => unbind(row)} aria-label=${`Unbind ${row.routing_key} of ${row.source}`}>Unbind</button>` },
   ];
-  return html`<${Table} columns=${columns} rows=${rows} caption="Bindings" />
+  return html`<${Table} columns=${columns} rows=${rows} caption="Bindings" keyOf=${(row) => [row.source, row.destination_type, row.destination, row.properties_key].join("\n")} />
     <p><${DialogButton} label="Bind">${(close) => html`<${Bind} ...${{ vhost, source, destination }} onDone=${() => [close(), again()]} />`}<//></p>`;
 }
 

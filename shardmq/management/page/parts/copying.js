@@ -5,12 +5,11 @@ import { post } from "../api.js";
 import { bytes } from "../format.js";
 import { useAnswer } from "../live.js";
 import { objectIn, DialogButton, Form } from "./dialog.js";
+import { editable, encoded } from "./editing.js";
 import { Answered } from "./states.js";
 
 const EDITED_MAX = 1 << 20; // bytes of a body that can be edited
 const SHOWN_MAX = 200; // characters of a body in a command line
-
-const bytesOf = (base64) => Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
 
 // Args: place: of the queue or topic in the API; of: {vhost, name} for the command line; message: a row;
 // mayRemove: whether the original can go; onDone: is called with whether it went.
@@ -33,21 +32,12 @@ function Loaded({ place, of, message, mayRemove, onDone }) {
 }
 
 // What the fields show first: where a dead letter came from, it goes again.
-function textsOf({ exchange, routing_key: key, properties, payload_base64: base64, is_truncated: isCut, payload_bytes: size }) {
+function textsOf(message) {
+  const { exchange, routing_key: key, properties, payload_bytes: size } = message;
   const { headers = {}, content_type: type = "", ...others } = properties;
   const death = headers["x-death"]?.[0];
   const route = death ? { exchange: death.exchange ?? "", key: death["routing-keys"]?.[0] ?? death.queue } : { exchange, key };
-  const raw = bytesOf(base64);
-  let body = null;
-  if (!isCut && !properties.content_encoding) {
-    try {
-      body = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(raw);
-    } catch {
-      body = null;
-    }
-  }
-  const lines = body?.replaceAll("\r\n", "\n").replaceAll("\r", "\n");
-  return { route, type, headers, others, base64, isCut, size, isText: body !== null, body: body === null ? base64 : lines, isCrlf: body?.includes("\r\n") && !body.replaceAll("\r\n", "").includes("\n") };
+  return { route, type, headers, others, size, body: editable(message) };
 }
 
 // What has changed of a table: null for what is left out.
@@ -57,20 +47,19 @@ function patchOf(before, after) {
   return Object.fromEntries([...changed, ...gone.map((name) => [name, null])]);
 }
 
-// The request for what the fields say now.
+// The request for what the fields say now; `edited` is the text of the body, undefined where it is as it was.
 function requestOf(values, texts, original) {
   const headers = patchOf(texts.headers, objectIn(values.headers, "headers"));
   const properties = patchOf(texts.others, objectIn(values.others, "other properties"));
   if (Object.keys(headers).length) properties.headers = headers;
   if (values.type !== texts.type) properties.content_type = values.type || null;
-  const isEdited = values.body !== undefined && values.body.replaceAll("\r\n", "\n") !== texts.body;
-  const text = values.body?.replaceAll("\r\n", "\n");
-  const payload = isEdited && { payload: texts.isCrlf ? text.replaceAll("\n", "\r\n") : text, payload_encoding: texts.isText ? "string" : "base64" };
+  const text = values.body?.replaceAll("\r\n", "\n"); // as forms have line ends
+  const edited = text === texts.body.text ? undefined : text;
   const route = { exchange: values.exchange, routing_key: values.key };
-  return { position: original.position, partition: original.partition, ...route, properties, ...payload, remove: Boolean(values.remove) };
+  return { edited, position: original.position, partition: original.partition, ...route, properties, remove: Boolean(values.remove) };
 }
 
-function commandOf({ exchange, routing_key: key, properties, payload, payload_encoding: encoding, remove }, original, of) {
+function commandOf({ exchange, routing_key: key, properties, edited, remove }, { form, compression }, original, of) {
   const { headers = {}, content_type: type, ...others } = properties;
   const settings = (option, without, changes, write) =>
     Object.entries(changes).flatMap(([name, value]) => (value === null ? [without, name] : [option, `${name}=${write(value)}`]));
@@ -78,8 +67,8 @@ function commandOf({ exchange, routing_key: key, properties, payload, payload_en
   if (type !== undefined) words.push(...(type === null ? ["--without-property", "content_type"] : ["--content-type", type]));
   words.push(...settings("--header", "--without-header", headers, JSON.stringify));
   words.push(...settings("--property", "--without-property", others, String));
-  const isShort = encoding === "string" && payload.length <= SHOWN_MAX;
-  if (payload !== undefined) words.push(...(isShort ? ["--body", payload] : ["--file", "BODY"]));
+  const isShort = form === "text" && !compression && edited?.length <= SHOWN_MAX;
+  if (edited !== undefined) words.push(...(isShort ? ["--body", edited] : ["--file", compression === "gzip" ? "BODY.gz" : "BODY"]));
   if (remove) words.push("--remove");
   return { words, names: [of.name, original.position], vhost: of.vhost };
 }
@@ -88,14 +77,16 @@ function Edit({ original, place, of, mayRemove, onDone }) {
   const texts = textsOf(original);
   const isRemoved = useRef(false);
   const work = async (values) => {
-    const answer = await post(`${place}/republish`, requestOf(values, texts, original));
+    const { edited, ...request } = requestOf(values, texts, original);
+    const payload = edited === undefined ? {} : await encoded(edited, texts.body);
+    const answer = await post(`${place}/republish`, { ...request, ...payload });
     if (!answer.routed) throw new Error("No queue is bound for this key: nothing was published, and the original is as it was.");
     isRemoved.current = answer.removed;
     return answer;
   };
   const command = (values) => {
     try {
-      return commandOf(requestOf(values, texts, original), original, of);
+      return commandOf(requestOf(values, texts, original), texts.body, original, of);
     } catch {
       return []; // a field is no JSON yet
     }
@@ -110,9 +101,20 @@ function Edit({ original, place, of, mayRemove, onDone }) {
     ${texts.headers["x-death"] && html`<p class="hint">It is a dead letter: this is the way it was published before it died.</p>`}
     <label>Headers, as JSON <textarea name="headers" defaultValue=${JSON.stringify(texts.headers, null, 2)}></textarea></label>
     <label>Other properties, as JSON <textarea class="low" name="others" defaultValue=${JSON.stringify(texts.others)}></textarea></label>
-    ${texts.isCut
-      ? html`<p class="hint">The body has ${bytes(texts.size)}, too many to edit here: the copy has the same.</p>`
-      : html`<label>${texts.isText ? "Body" : "Body, in Base64"} <textarea name="body" defaultValue=${texts.body}></textarea></label>`}
+    <${BodyField} ...${texts} />
     ${mayRemove && html`<label class="check"><input type="checkbox" name="remove" />Remove the original when the copy is confirmed</label>`}
   <//>`;
+}
+
+const TITLES = { text: "Body", MessagePack: "Body: MessagePack, edited as JSON", Base64: "Body, in Base64" };
+
+function BodyField({ body: { text, form, compression }, size, others }) {
+  if (text === null) {
+    const why = compression ? "is compressed, and unpacked it is too large to edit here, or breaks off" : `has ${bytes(size)}, too many to edit here`;
+    return html`<p class="hint">The body ${why}: the copy has the same.</p>`;
+  }
+  const encoding = others.content_encoding;
+  return html`<label>${TITLES[form]} <textarea name="body" defaultValue=${text}></textarea></label>
+    ${compression && html`<p class="hint">It is shown decompressed (${compression === "gzip" ? "gzip" : "deflate"}); what you change is compressed again, in the same way.</p>`}
+    ${form === "Base64" && html`<p class="hint">It ${encoding && !compression ? `says that it is encoded as ${encoding}, and ` : ""}cannot be edited as text here.</p>`}`;
 }

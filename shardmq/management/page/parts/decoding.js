@@ -49,7 +49,7 @@ function hex(raw) {
 const shownValue = (_key, value) => (typeof value === "bigint" ? value.toString() : value instanceof Uint8Array ? `bytes ${hex(value)}` : value);
 
 // MessagePack, as https://github.com/msgpack/msgpack/blob/master/spec.md has it.
-function unpack(raw) {
+export function unpack(raw) {
   const view = new DataView(raw.buffer, raw.byteOffset, raw.byteLength);
   let at = 0;
   const step = (size) => {

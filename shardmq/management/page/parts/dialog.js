@@ -2,12 +2,20 @@
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { Command } from "./command.js";
+import { keepFocus, nearby } from "./focus.js";
 import { doing } from "./toasts.js";
 
+// While it is open, the keyboard is in it; then it is where it was before, or near that.
 export function Dialog({ title, onClose, children }) {
   const element = useRef();
   useEffect(() => {
-    element.current.showModal();
+    const [opener, dialog] = [document.activeElement, element.current];
+    const near = [opener, ...nearby(opener)];
+    dialog.showModal();
+    return () => {
+      keepFocus(document.body, near);
+      dialog.close();
+    };
   }, []);
   return html`<dialog ref=${element} onClose=${onClose} aria-label=${title}>
     <h2>${title}</h2>
@@ -18,7 +26,8 @@ export function Dialog({ title, onClose, children }) {
 // A button that opens a dialog; `children` is called with the function that closes it.
 export function DialogButton({ label, title = label, kind = "", children }) {
   const [isOpen, setOpen] = useState(false);
-  return html`<button class=${kind} onClick=${() => setOpen(true)}>${label}</button>
+  const name = title !== label && title.startsWith(label) ? title : undefined; // of which row, who cannot see that
+  return html`<button class=${kind} aria-label=${name} aria-haspopup="dialog" onClick=${() => setOpen(true)}>${label}</button>
     ${isOpen && html`<${Dialog} title=${title} onClose=${() => setOpen(false)}>${children(() => setOpen(false))}<//>`}`;
 }
 
@@ -34,6 +43,7 @@ function Confirm({ label, name, text, command, work, done, onDone, close }) {
   const [isBusy, setBusy] = useState(false);
   const submit = async (event) => {
     event.preventDefault();
+    if (isBusy) return;
     setBusy(true);
     const isDone = await doing(work, done);
     setBusy(false);
@@ -46,7 +56,7 @@ function Confirm({ label, name, text, command, work, done, onDone, close }) {
     <p>${text}</p>
     <label>Type <code>${name}</code> to confirm <input value=${typed} onInput=${(event) => setTyped(event.target.value)} autofocus autocomplete="off" /></label>
     <div class="actions">
-      <button class="danger" disabled=${typed !== name || isBusy}>${label}</button>
+      <button class="danger" disabled=${typed !== name} aria-disabled=${isBusy}>${label}</button>
       <button type="button" onClick=${close}>Cancel</button>
     </div>
     ${command && html`<${Command} ...${command} />`}
@@ -64,6 +74,7 @@ export function Form({ children, submit: label, work, done, onDone, command }) {
   useEffect(read, []);
   const submit = async (event) => {
     event.preventDefault();
+    if (isBusy) return; // it is not disabled: the keyboard would lose it
     const values = Object.fromEntries(new FormData(event.target));
     setBusy(true);
     const isDone = await doing(() => work(values), done);
@@ -74,7 +85,7 @@ export function Form({ children, submit: label, work, done, onDone, command }) {
   const lines = line ? [line].flat() : [];
   return html`<form class="form" ref=${element} onSubmit=${submit} onInput=${read}>
     ${children}
-    <div class="actions"><button class="primary" disabled=${isBusy}>${label}</button></div>
+    <div class="actions"><button class="primary" aria-disabled=${isBusy}>${label}</button></div>
     ${lines.map((each) => html`<${Command} ...${each} />`)}
   </form>`;
 }

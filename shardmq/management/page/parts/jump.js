@@ -69,17 +69,22 @@ function Choice({ close }) {
   return html`<div class="jump">
     <input
       type="search"
+      role="combobox"
       aria-label="Name of a view, queue or exchange"
+      aria-autocomplete="list"
+      aria-expanded=${found.length > 0}
+      aria-controls="jump-found"
+      aria-activedescendant=${found[place] && `jump-${place}`}
       value=${text}
       onInput=${(event) => setText(event.target.value)}
       onKeyDown=${onKey}
       autofocus
     />
-    <ul>
+    <ul id="jump-found" role="listbox" aria-label="What is found">
       ${found.map(
         (entry, at) =>
-          html`<li>
-            <a class=${at === place ? "chosen" : ""} href=${entry.href} onClick=${close}>
+          html`<li role="none">
+            <a id=${`jump-${at}`} role="option" aria-selected=${at === place} tabindex="-1" class=${at === place ? "chosen" : ""} href=${entry.href} onClick=${close}>
               <span>${entry.text} <span class="dim">${entry.more}</span></span> <span class="dim">${entry.kind}</span>
             </a>
           </li>`,

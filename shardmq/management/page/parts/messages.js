@@ -7,6 +7,7 @@ import { link } from "../route.js";
 import { Command } from "./command.js";
 import { CopyButton } from "./copying.js";
 import { decoded, FORMS } from "./decoding.js";
+import { bytesOf } from "./editing.js";
 import { Progress } from "./progress.js";
 import { RedriveButton } from "./redriving.js";
 import { Arguments, Facts, Fault } from "./states.js";
@@ -20,6 +21,7 @@ export function Browse({ vhost, name, kind = "queues", keeps = kind === "topics"
   const [state, look, cancel] = useSearch(`/shardmq/${kind}${path(vhost, name)}/messages`);
   const submit = (event) => {
     event.preventDefault();
+    if (state?.isBusy) return;
     const { start, since, ...others } = Object.fromEntries(new FormData(event.target));
     const chosen = { ...others, start: Math.max(0, Number(start) || 0), since: since ? new Date(since).getTime() : "" };
     setFilters(chosen);
@@ -35,7 +37,7 @@ export function Browse({ vhost, name, kind = "queues", keeps = kind === "topics"
       <label>Body has <input name="text" /></label>
       <label>Body matches <input name="regex" placeholder="regular expression" /></label>
       <label>JSON value <input name="json" placeholder="$.order.total >= 100" /></label>
-      <div><button class="primary" disabled=${state?.isBusy}>Look</button></div>
+      <div><button class="primary" aria-disabled=${Boolean(state?.isBusy)}>Look</button></div>
     </form>
     <p class="dim">Looking changes nothing: messages keep their places, and none counts as delivered.</p>
     ${state && html`<${Result} of=${{ kind, vhost, name, keeps, onChange }} state=${state} cancel=${cancel} more=${() => look(filters, state.next)} />`}
@@ -92,14 +94,12 @@ function Result({ of, state, cancel, more }) {
     ${found.length === 0 && !isBusy && !fault && html`<p class="empty">None of the ${count(seen)} messages looked at fits.</p>`}
     ${found.map((message) => html`<${Message} key=${`${message.partition}/${message.position}`} message=${message} of=${of} isOfTopic=${partitions > 1} />`)}
     <div class="pages">
-      <span role="status">
+      <span role="status" aria-busy=${Boolean(isBusy)}>
         ${text}${isBusy ? `, ${count(left)} to go` : ""}${isCancelled ? "; cancelled" : ""}${cut ? `; ${count(cut)} bodies looked into in part` : ""}
       </span>
       ${!isBusy && next && html`<button onClick=${more}>Look further</button>`}
     </div>`;
 }
-
-const bytesOf = (base64) => Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
 
 function Message({ message, of, isOfTopic }) {
   const [isGone, setGone] = useState(false);
@@ -129,7 +129,7 @@ function Message({ message, of, isOfTopic }) {
     />
     <p>
       Body as
-      ${FORMS.map((each) => html` <button class=${each === shown.form ? "primary" : ""} onClick=${() => setForm(each)}>${each}</button>`)}
+      ${FORMS.map((each) => html` <button class=${each === shown.form ? "primary" : ""} aria-pressed=${each === shown.form} onClick=${() => setForm(each)}>${each}</button>`)}
       ${isUnpacked && html`<span class="dim"> decompressed</span>`}
       ${message.is_truncated && html`<span class="dim"> the beginning alone</span>`}
     </p>

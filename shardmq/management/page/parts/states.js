@@ -10,8 +10,8 @@ export function Fault({ fault, at }) {
       : fault.status === 404
         ? "It is not there, or not any more."
         : fault.message;
-  return html`<div class="note bad" role="alert">
-    <p>${text}</p>
+  return html`<div class="note bad">
+    <p role="alert">${text}</p>
     ${at && html`<p>What is shown is of ${age(at)}.</p>`}
   </div>`;
 }
@@ -35,6 +35,9 @@ export function Answered({ answer, children }) {
 }
 
 export function Head({ title, children }) {
+  useEffect(() => {
+    document.title = `${title} · shardmq`;
+  }, [title]);
   return html`<div class="head"><h1>${title}</h1>${children}</div>`;
 }
 

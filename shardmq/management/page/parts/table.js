@@ -12,7 +12,8 @@ const PAGE_SIZE = 100;
 const TYPING_MS = 250;
 
 // A column: {title, cell(row), sort?, isNumber?, isName?}
-// Args: watch: is called with the keys of the rows that can be seen.
+// Args: keyOf: what makes a row the same in the next answer, with all that is open in it and where the keyboard is;
+// watch: is called with the keys of the rows that can be seen.
 export function Table({ columns, rows, sort, isReverse, onSort, empty = "There are none.", caption, keyOf, watch }) {
   const body = useRef();
   useVisible(body, watch && rows.map(keyOf), watch);
@@ -50,7 +51,8 @@ function Heading({ column, sort, isReverse, onSort }) {
 }
 
 // A list of the API that is searched, sorted and cut into pages by the broker. What is chosen is in the page's address.
-export function PagedTable({ path, columns, query, defaultSort = "name", isDefaultReverse = false, caption, empty, extra = {}, tools, keyOf, watch }) {
+// Args: notes: what is said above the table, of its rows.
+export function PagedTable({ path, columns, query, defaultSort = "name", isDefaultReverse = false, caption, empty, extra = {}, tools, keyOf, watch, notes }) {
   const sort = query.sort ?? defaultSort;
   const isReverse = query.reverse === undefined ? isDefaultReverse : query.reverse === "1";
   const page = Number(query.page ?? 1);
@@ -66,6 +68,7 @@ export function PagedTable({ path, columns, query, defaultSort = "name", isDefau
       <${Search} value=${query.name ?? ""} isPattern=${isPattern} />
       ${tools?.(again)}
     </div>
+    ${shown && notes?.(shown.items)}
     <section class="card">
       ${fault && html`<${Fault} fault=${fault} />`}
       ${shown &&
@@ -108,9 +111,9 @@ function Pages({ answer }) {
     <span>${count(items)} of ${of}</span>
     ${pages > 1 &&
     html`<span class="actions">
-      <button disabled=${page <= 1} onClick=${() => refine({ page: page - 1 })}>Back</button>
+      <button aria-disabled=${page <= 1} onClick=${() => page > 1 && refine({ page: page - 1 })}>Back</button>
       <span>page ${count(page)} of ${count(pages)}</span>
-      <button disabled=${page >= pages} onClick=${() => refine({ page: page + 1 })}>Next</button>
+      <button aria-disabled=${page >= pages} onClick=${() => page < pages && refine({ page: page + 1 })}>Next</button>
     </span>`}
   </div>`;
 }

@@ -31,7 +31,7 @@ export function Connections({ query }) {
     { title: "Since", sort: "connected_at", cell: (row) => age(row.connected_at) },
   ];
   return html`<${Head} title="Connections" />
-    <${PagedTable} path="/connections" columns=${columns} query=${query} caption="Connections" empty="Nobody is connected." />
+    <${PagedTable} path="/connections" columns=${columns} query=${query} caption="Connections" keyOf=${(row) => row.name} empty="Nobody is connected." />
     <${Command} words=${["connection", "list"]} />`;
 }
 
@@ -86,7 +86,7 @@ function Channels({ rows }) {
     { title: "Published", isNumber: true, cell: (row) => rate(row.message_stats?.publish_details?.rate) },
     { title: "Delivered", isNumber: true, cell: (row) => rate(row.message_stats?.deliver_get_details?.rate) },
   ];
-  return html`<${Table} columns=${columns} rows=${rows} caption="Channels" />`;
+  return html`<${Table} columns=${columns} rows=${rows} caption="Channels" keyOf=${(row) => row.number} />`;
 }
 
 function Close({ place, name, close }) {

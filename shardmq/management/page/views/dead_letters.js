@@ -184,6 +184,7 @@ const randomId = () => Array.from(crypto.getRandomValues(new Uint8Array(12)), (e
 function Redrive({ row, olderThan, vhost, onDone }) {
   const { state, look, move, forget, cancel } = useRedrive(`/shardmq/queues${path(vhost, row.queue)}/redrive`);
   const show = (event) => {
+    if (state?.isBusy) return;
     const values = Object.fromEntries(new FormData(event.target.form));
     doing(() => look(values), "Looked at what would happen.");
   };
@@ -201,7 +202,7 @@ function Redrive({ row, olderThan, vhost, onDone }) {
       <label>Older than, in seconds <input name="older_than" type="number" min="0" defaultValue=${olderThan ?? ""} placeholder="any" /></label>
       <label>At most <input name="limit" type="number" min="1" placeholder="all" /></label>
     </div>
-    <div><button type="button" onClick=${show} disabled=${state?.isBusy}>What would happen?</button></div>
+    <div><button type="button" onClick=${show} aria-disabled=${Boolean(state?.isBusy)}>What would happen?</button></div>
     ${state && html`<${Outcome} ...${{ state, cancel }} />`}
   <//>`;
 }
@@ -210,7 +211,7 @@ function Outcome({ state: { sum, isBusy, isMoving, isCancelled, total }, cancel 
   const share = total ? sum.redriven / total : sum.looked_at / Math.max(1, sum.looked_at + sum.left);
   const verb = isMoving ? "Redrove" : isBusy || isCancelled ? "So far it would redrive" : "It would redrive";
   return html`${isBusy && html`<${Progress} label="Done" share=${share} cancel=${cancel} />`}
-    <div class="note" role="status">${said(sum, verb)}${isCancelled ? " Cancelled." : ""}</div>`;
+    <div class="note" role="status" aria-busy=${Boolean(isBusy)}>${said(sum, verb)}${isCancelled ? " Cancelled." : ""}</div>`;
 }
 
 function said({ redriven, targets, without_queue: homeless }, verb) {

@@ -31,7 +31,7 @@ export function Exchanges({ query }) {
     { title: "Out", sort: "message_stats.publish_out_details.rate", isNumber: true, cell: (row) => rate(rateOf(row, "publish_out")) },
   ];
   return html`<${Head} title="Exchanges" />
-    <${PagedTable} path="/exchanges" columns=${columns} query=${query} caption="Exchanges" tools=${(again) => html`<${Declare} again=${again} />`} />
+    <${PagedTable} path="/exchanges" columns=${columns} query=${query} caption="Exchanges" keyOf=${(row) => `${row.vhost}\n${row.name}`} tools=${(again) => html`<${Declare} again=${again} />`} />
     <${Command} words=${["exchange", "list"]} />`;
 }
 

@@ -33,7 +33,7 @@ function Kind({ title, place, mayWrite, command }) {
   return html`<section class="card">
     <h2>${title}</h2>
     <${Answered} answer=${answer}>
-      ${(value) => html`<${Table} columns=${columns} rows=${value.items ?? value} caption=${title} />`}
+      ${(value) => html`<${Table} columns=${columns} rows=${value.items ?? value} caption=${title} keyOf=${(row) => `${row.vhost}\n${row.name}`} />`}
     <//>
     ${mayWrite &&
     html`<p>

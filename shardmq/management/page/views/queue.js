@@ -40,11 +40,14 @@ export function Queue({ parts: [vhost, name], query }) {
       ${answer.value && html`<${State} row=${answer.value} /> <${Features} row=${answer.value} />`}
       <span class="grow"></span><${SpanChoice} query=${query} />
     <//>
-    <${Findings} isQuiet=${answer.value !== null && reasonsOf(answer.value).length > 0} only=${(finding) => finding.vhost === vhost && finding.name === name} />
+    <${Findings} isQuiet=${answer.value === null || reasonsOf(answer.value).length > 0} only=${(finding) => isAbout(finding, vhost, name, answer.value)} />
     <${Answered} answer=${answer}>
       ${(queue) => html`<${Shown} queue=${queue} place=${place} again=${answer.again} />`}
     <//>`;
 }
+
+const isAbout = (finding, vhost, name, queue) =>
+  (finding.vhost === vhost && finding.name === name) || (finding.rule === "shard-away" && queue?.state === "down" && finding.name === `shard-${queue.shard}`);
 
 function Shown({ queue, place, again }) {
   const { vhost, name } = queue;
@@ -92,12 +95,13 @@ function Shown({ queue, place, again }) {
 // Why messages wait, from what the queue itself says.
 function Reasons({ queue }) {
   const said = reasonsOf(queue);
-  return said.map((text) => html`<div class="note warn">${text}</div>`);
+  return said.map((text) => html`<div class=${`note ${text === STATES[queue.state] ? "bad" : "warn"}`}>${text}</div>`);
 }
 
 const STATES = {
-  down: "Its shard does not answer: nobody gets its messages, and what is published to it is refused, until the shard is back. What is stored stays.",
-  crashed: "It is out of service: something that is stored of it is damaged. `shardmq store check` says what.",
+  down: "Its shard does not answer: nobody gets its messages, and what is published to it is refused, until the shard is back. What is stored stays. `shardmq up` starts a shard that has ended by itself; why it ended or hangs is in the log.",
+  crashed:
+    "It is out of service: something that is stored of it is damaged. Nobody gets its messages, and what is published to it is refused, until it is repaired: stop the broker, see with `shardmq store check` what is damaged, restore a copy or `shardmq store repair`.",
 };
 
 function reasonsOf(queue) {
@@ -142,7 +146,7 @@ function Consumers({ rows, vhost, name }) {
   ];
   return html`<section class="card">
     <h2>Consumers</h2>
-    <${Table} columns=${columns} rows=${rows} caption="Consumers" empty="Nobody consumes this queue." />
+    <${Table} columns=${columns} rows=${rows} caption="Consumers" keyOf=${(row) => [row.channel_details?.name, row.consumer_tag].join("\n")} empty="Nobody consumes this queue." />
     <${Command} words=${["consumer", "list", "--queue", name]} vhost=${vhost} />
   </section>`;
 }
@@ -238,6 +242,6 @@ function Move({ queue, onDone }) {
     <label>At most <input name="limit" type="number" min="1" placeholder="all" /></label>
     ${state &&
     html`<${Progress} label="Moved" share=${state.moved / Math.max(1, state.total)} cancel=${cancel} />
-      <div class="note" role="status">Moved ${count(state.moved)} of ${count(state.total)} messages so far.</div>`}
+      <div class="note">Moved ${count(state.moved)} of ${count(state.total)} messages so far.</div>`}
   <//>`;
 }

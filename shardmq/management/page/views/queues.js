@@ -6,6 +6,7 @@ import { bytes, count, path, rate, rateOf } from "../format.js";
 import { link } from "../route.js";
 import { Sparkline } from "../parts/chart.js";
 import { Command } from "../parts/command.js";
+import { Findings } from "../parts/findings.js";
 import { argumentsIn, DialogButton, Form, objectIn } from "../parts/dialog.js";
 import { placeOf, useSparks } from "../parts/sparks.js";
 import { Head } from "../parts/states.js";
@@ -30,6 +31,10 @@ export function State({ row }) {
   const state = row.state ?? "running";
   return html`<span class=${`tag ${state === "running" ? "good" : state === "idle" ? "plain" : "bad"}`}>${state}</span>`;
 }
+
+// What is asked for alone where a row of the page is out: who has ten thousand queues that are well waits for less.
+const isOut = (row) => row.state === "down" || row.state === "crashed";
+const tellsOfOut = ({ rule }) => rule === "shard-away" || rule === "queue-damaged";
 
 export function Queues({ query }) {
   const [seen, setSeen] = useState([]);
@@ -65,6 +70,7 @@ export function Queues({ query }) {
       empty="There are no queues yet."
       keyOf=${placeOf}
       watch=${setSeen}
+      notes=${(rows) => rows.some(isOut) && html`<${Findings} isQuiet=${true} only=${tellsOfOut} />`}
       tools=${(again) => html`<${Declare} again=${again} />`}
     />
     <${Command} words=${["queue", "list"]} />`;

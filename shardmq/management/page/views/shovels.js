@@ -41,7 +41,7 @@ export function Shovels({ query, who }) {
     mayWrite(who) &&
     html`<${DialogButton} label="Add a shovel">${(close) => html`<${Add} onDone=${() => [close(), again()]} />`}<//>`;
   return html`<${Head} title="Shovels" />
-    <${PagedTable} path="/shovels" columns=${columns} query=${query} caption="Shovels" empty="There are none." tools=${tools} />
+    <${PagedTable} path="/shovels" columns=${columns} query=${query} caption="Shovels" keyOf=${(row) => `${row.vhost}\n${row.name}`} empty="There are none." tools=${tools} />
     <${Command} words=${["shovel", "list"]} />`;
 }
 

@@ -28,7 +28,7 @@ export function Topics() {
     <div class="tools"><${Declare} again=${topics.again} /></div>
     <section class="card">
       <h2>Topics</h2>
-      <${Answered} answer=${topics}>${(value) => html`<${Table} columns=${columns} rows=${itemsOf(value)} caption="Topics" empty="There are no topics yet." />`}<//>
+      <${Answered} answer=${topics}>${(value) => html`<${Table} columns=${columns} rows=${itemsOf(value)} caption="Topics" keyOf=${(row) => `${row.vhost}\n${row.name}`} empty="There are no topics yet." />`}<//>
     </section>
     <section class="card">
       <h2>Groups</h2>
@@ -46,7 +46,7 @@ function Groups({ rows }) {
     { title: "Lag", isNumber: true, cell: (row) => count(row.lag) },
     { title: "Unacked", isNumber: true, cell: (row) => count(row.unacked) },
   ];
-  return html`<${Table} columns=${columns} rows=${rows} caption="Groups" empty="No group reads a topic." />`;
+  return html`<${Table} columns=${columns} rows=${rows} caption="Groups" keyOf=${(row) => [row.vhost, row.topic, row.group].join("\n")} empty="No group reads a topic." />`;
 }
 
 function Declare({ again }) {
@@ -87,6 +87,7 @@ function Shown({ topic, vhost, name, place, again }) {
         ]}
       />
     </section>
+    <${Unknown} rows=${partitions} vhost=${vhost} />
     <section class="card">
       <h2>Groups</h2>
       <${GroupLags} topic=${topic} vhost=${vhost} name=${name} again=${again} />
@@ -109,17 +110,41 @@ function Shown({ topic, vhost, name, place, again }) {
     <${Command} words=${["topic", "info"]} names=${[name]} vhost=${vhost} />`;
 }
 
+const nameOf = (row, vhost) => html`<a href=${link(["queues", vhost, row.queue])}>${row.partition}</a>`;
+
+// Partitions of which nothing is known: the numbers are without them.
+function Unknown({ rows, vhost }) {
+  const unknown = rows.filter((row) => row.groups === null);
+  if (unknown.length === 0) return null;
+  const shown = unknown.slice(0, 20).map((row, place) => html`${place ? ", " : ""}${nameOf(row, vhost)}`);
+  return html`<div class="note bad">
+    <p role="alert">${unknown.length === 1 ? "A partition does" : `${count(unknown.length)} partitions do`} not answer: the numbers here are without ${unknown.length === 1 ? "it" : "them"}, and nobody reads or publishes there.</p>
+    <p>Why, since when and what to do is told there: ${shown}${unknown.length > 20 ? " …" : ""}</p>
+  </div>`;
+}
+
+// Who reads a partition. A member is called after its connection.
+function Readers({ groups, vhost }) {
+  if (!groups) return html`<span class="dim">not known</span>`;
+  return groups.map(({ group, member, consumers, lag, unacked, is_damaged: isDamaged }) => {
+    const who = member ? html`<a href=${link(["connections", member.replace(/\.[0-9]+$/, "")])}>${member}</a>` : consumers ? `${count(consumers)} members` : "nobody";
+    const how = isDamaged ? "damaged" : `lag ${count(lag)}${unacked ? `, ${count(unacked)} unacked` : ""}`;
+    return html`<div>${group}: ${who} <span class="dim">${how}</span></div>`;
+  });
+}
+
 function Partitions({ rows, vhost }) {
   const columns = [
-    { title: "Partition", isNumber: true, cell: (row) => html`<a href=${link(["queues", vhost, row.queue ?? row.name ?? ""])}>${row.partition ?? row.number}</a>` },
+    { title: "Partition", isNumber: true, cell: (row) => nameOf(row, vhost) },
     { title: "Shard", cell: (row) => row.shard },
     { title: "First offset", isNumber: true, cell: (row) => count(row.first) },
     { title: "Next offset", isNumber: true, cell: (row) => count(row.next) },
     { title: "Messages", isNumber: true, cell: (row) => count(row.messages) },
     { title: "Bytes", isNumber: true, cell: (row) => bytes(row.bytes) },
     { title: "Oldest", cell: (row) => (row.oldest_ms ? age(row.oldest_ms) : "") },
+    { title: "Read by", cell: (row) => html`<${Readers} groups=${row.groups} vhost=${vhost} />` },
   ];
-  return html`<${Table} columns=${columns} rows=${rows} caption="Partitions" />`;
+  return html`<${Table} columns=${columns} rows=${rows} caption="Partitions" keyOf=${(row) => row.partition} />`;
 }
 
 function GroupLags({ topic, vhost, name, again }) {
@@ -142,7 +167,7 @@ function GroupLags({ topic, vhost, name, again }) {
       <//>`,
     },
   ];
-  return html`<${Table} columns=${columns} rows=${rows} caption="Groups" empty="No group reads this topic." />`;
+  return html`<${Table} columns=${columns} rows=${rows} caption="Groups" keyOf=${(row) => row.group} empty="No group reads this topic." />`;
 }
 
 function Reset({ vhost, topic, group, onDone }) {

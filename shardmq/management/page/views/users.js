@@ -117,7 +117,7 @@ function Permissions({ rows, users, again }) {
     names: [values.user ?? "", values.configure, values.write, values.read],
     vhost: values.vhost,
   });
-  return html`<${Table} columns=${columns} rows=${rows} caption="Permissions" />
+  return html`<${Table} columns=${columns} rows=${rows} caption="Permissions" keyOf=${(row) => `${row.vhost}\n${row.user}`} />
     <p>
       <${DialogButton} label="Set permissions">
         ${(close) => html`<${Form} submit="Set" work=${work} done="Set the permissions." onDone=${() => [close(), again()]} command=${command}>

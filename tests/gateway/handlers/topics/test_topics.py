@@ -27,5 +27,5 @@ def test_a_groups_lag_is_what_all_partitions_have_for_it() -> None:
 
 def test_what_a_shard_that_is_away_knows_is_not_told() -> None:
     row = partition_row(3, QUEUE, None)
-    assert row == {"partition": 3, "queue": "t-3", "shard": 2, **dict.fromkeys(COUNTS)}
+    assert row == {"partition": 3, "queue": "t-3", "shard": 2, **dict.fromkeys(COUNTS), "groups": None}
     assert partition_row(3, QUEUE, partition(10, 25))["messages"] == 15
