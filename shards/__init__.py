@@ -2,6 +2,7 @@
 
 process.py           Options, start, signals.
 loop.py              One pass: receive, apply, deliver, commit, answer.
+answers.py           What leaves at the end of a pass, and when.
 early_deliveries.py  Which deliveries may leave before the commit.
 check/               Looks through stores that no process has open: what is damaged, and what a repair would do.
 handlers/            What is asked of a shard.

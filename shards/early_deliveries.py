@@ -14,6 +14,9 @@ it. What is promised stands:
 * A message that is the same when it comes again (it has a producer and a number, as a dead letter has, or it lies
   elsewhere: staged, or waiting for a time) never leaves early: its consumer would have it twice, unmarked.
 * What a commit of a channel publishes is seen when it is committed.
+
+Where nobody waits for the confirm of what was delivered so, it comes with what is said next: to send it alone wakes the
+gateway up once more for each message.
 """
 
 from collections.abc import Sequence
@@ -21,19 +24,29 @@ from typing import Any, Final
 
 from shardmq.bus.messages.columns import Acks, Deliveries, Publishes, entries_of
 from shardmq.bus.messages.groups import Starved
-from shardmq.bus.messages.shard import Ack, Credit, Delivered, Publish, Spent, Wanted
+from shardmq.bus.messages.shard import Ack, Confirmed, Credit, Delivered, Publish, Spent, Wanted
 
 EARLY_EVENTS: Final = 16
 """What a larger pass holds up is worth less than the second envelope costs: some 40 µs in shard and gateway."""
 
-EARLY: Final = frozenset({Deliveries, Delivered, Spent, Wanted, Starved})
-"""What may leave; behind anything else, it waits with that."""
+EARLY: Final = frozenset({Confirmed, Deliveries, Delivered, Spent, Wanted, Starved})
+"""What may leave; behind anything else, it waits with that. A confirm that is there before the commit is one of an
+earlier pass."""
+
+LATE: Final = frozenset({Confirmed})
+"""What may wait for what is said next, for LATE_SECONDS."""
+
+LATE_SECONDS: Final = 0.02
+"""So long a confirm that nobody waits for waits for something to go with: what comes less often can afford to be woken
+up twice."""
+
+Events = Sequence[tuple[Any, Any]]
 
 _PLAIN: Final = frozenset({Publishes, Acks, Ack, Credit})
 """What holds up no deliveries; nor do publishes that nobody has numbered, delayed or staged."""
 
 
-def may_leave_early(events: Sequence[tuple[Any, Any]]) -> bool:
+def may_leave_early(events: Events) -> bool:
     """Whether deliveries may leave before the commit, for all that came in the pass: few plain publishes and acks."""
     found = 0
     for _, message in events:
@@ -47,3 +60,12 @@ def may_leave_early(events: Sequence[tuple[Any, Any]]) -> bool:
         if found > EARLY_EVENTS:
             return False
     return found > 0
+
+
+def may_be_confirmed_late(events: Events) -> bool:
+    """Whether nobody waits for the confirm of what came: one publish, and acks.
+
+    A gateway that has two to be confirmed gathers more until one of them is.
+    """
+    published = [message for _, message in events if type(message) in (Publish, Publishes)]
+    return len(published) == 1 and type(published[0]) is Publish and published[0].unawaited

@@ -29,7 +29,8 @@ from shardmq.runtime.memory import memory_default
 from shardmq.runtime.notify import Heartbeat
 from shardmq.runtime.waiting import WaitingReport
 from shardmq.runtime.watermarks import Watermark, WatermarkMonitor
-from shardmq.shards.early_deliveries import EARLY, may_leave_early
+from shardmq.shards.answers import Answers
+from shardmq.shards.early_deliveries import Events
 from shardmq.shards.handlers.atomic_commit import AtomicCommits
 from shardmq.shards.handlers.backup import StoreCopies
 from shardmq.shards.handlers.consume import Consuming
@@ -104,12 +105,12 @@ class ShardLoop:
         self._groups = Groups(self._state, self._delays)
         self._transactions = Transactions(self._state, self._delays, self._groups)
         self._publishing = Publishing(self._state, self._delays, self._transactions)
+        self._answers = Answers(self._buffer, self._publishing, listener)
         self._consuming = Consuming(self._state, self._delays, self._groups)
         self._atomic_commits = AtomicCommits(self._state, self._consuming)
         self._dead_letters = DeadLetterSender(self._state)
         self._reservations = Reservations(self._state)
-        self._reads = Reads(self._state, self._reservations)
-        self._pulls = Pulls(self._state)
+        self._reads, self._pulls = Reads(self._state, self._reservations), Pulls(self._state)
         dropped = self._load(contents)
         self._enrolment = Enrolment(self._state, store.file, store.identity)
         self._copies = StoreCopies(store, self._buffer.demand)
@@ -193,8 +194,8 @@ class ShardLoop:
             return 0.0
         now = time.monotonic()
         wait = max(0.0, self._tick_at - now)
-        waits = (self._buffer.wait_seconds(now), self._state.schedule.wait_seconds(), self._reads.wait_seconds(now))
-        for other in waits:
+        parts = self._buffer, self._reads, self._answers
+        for other in (self._state.schedule.wait_seconds(), *[part.wait_seconds(now) for part in parts]):
             if other is not None and other < wait:
                 wait = other
         return wait
@@ -227,7 +228,7 @@ class ShardLoop:
         if self._state.schedule.run_due(self._state.take_out) or events:
             self._is_stirred = True
         due = now >= self._tick_at
-        has_sent = self._finish(due, may_leave_early(events))
+        has_sent = self._finish(due, events)
         if self._copies.committed():
             has_sent = self._listener.flush() or has_sent
         self._store.rest(now, bool(events))
@@ -276,12 +277,12 @@ class ShardLoop:
         alarms = [mark.text for mark in self._watermarks.on.values()]
         return [*(f"waits for {whom}" for whom in self._missing()), *alarms]
 
-    def _finish(self, collect: bool, may_be_early: bool = False) -> bool:
+    def _finish(self, collect: bool, events: Events = ()) -> bool:
         """Deliver, commit, answer.
 
         Args:
             collect: have the compactor look for work.
-            may_be_early: deliveries may leave before the commit, for what came in this pass.
+            events: what came in this pass.
 
         Returns:
             Whether anything was sent.
@@ -305,9 +306,8 @@ class ShardLoop:
         self._pulls.look()
         state.rates.touched.update(state.active)
         state.active.clear()
-        was_early = False
-        if may_be_early and not damages and self._buffer.has_messages_alone:
-            was_early = self._listener.flush_all_of(EARLY)
+        if not damages:
+            self._answers.send_early(events)
         for found in damages:
             state.take_out(found)
         self._consuming.end_permits()
@@ -317,11 +317,7 @@ class ShardLoop:
         self._delays.note(self._buffer.now)
         if state.unrecorded:
             self._administration.record_used()
-        self._buffer.commit()
-        self._publishing.confirm()
-        has_sent = self._listener.flush() or was_early
-        self._buffer.commit_behind()  # a flush of the disk that nobody waits for
-        return has_sent
+        return self._answers.commit(events, self.is_conversing)
 
     def _expire(self, number: int, due_ms: int) -> None:
         """The message at a queue's head may have waited for too long."""
@@ -340,6 +336,7 @@ class ShardLoop:
         self._buffer.note(self._state.clock.note())
         self._buffer.demand()
         self._finish(collect=False)
+        self._listener.flush()
 
     def _opened(self, peer: Peer, _: LinkOpened) -> None:
         as_here = self._buffer.cache.bytes_max

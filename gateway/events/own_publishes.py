@@ -31,6 +31,7 @@ class OwnPublishes:
 
     Attributes:
         more_confirmed: for shard links, which count here what they confirm.
+        is_confirming: True, for shard links.
         waiting: messages on their way to shards.
         waiting_bytes: their records.
         dropped: messages that were not published, or that a queue did not take.
@@ -40,6 +41,7 @@ class OwnPublishes:
         self._what = what
         self._route_to = route_to
         self._stamp = stamp
+        self.is_confirming = True
         self._last = self.waiting = self.waiting_bytes = self.more_confirmed = 0
         self.dropped = self._reported = 0
         self._report_at = 0.0

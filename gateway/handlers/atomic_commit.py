@@ -249,7 +249,7 @@ class _Staged:
         self._rest: Iterator[tuple[ConsumerLink, Publish, int]] = _numbered(publishes)  # what was not sent
         self._is_all_sent = self._is_resting = False
         self._sizes: list[int] = []  # of what was sent
-        self.more_confirmed = 0
+        self.more_confirmed, self.is_confirming = 0, True
         self._missing = 0  # batches that were sent, and are not answered
         self._missing_bytes = 0
         self._refusal: RequestError | None = None

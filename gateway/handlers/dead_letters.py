@@ -74,6 +74,7 @@ class DeadLetterPublisher:
     def __init__(self, state: GatewayState) -> None:
         self._state = state
         self._requests = self.more_confirmed = 0
+        self.is_confirming = True
         self._pending: dict[int, _PendingDeadLetter] = {}
         for link in state.links:
             link.on_dead_letter = self.republish

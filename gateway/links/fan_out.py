@@ -11,9 +11,11 @@ class ConfirmTarget(Protocol):
 
     Attributes:
         more_confirmed: messages that were confirmed beside the first of each publish.
+        is_confirming: whether somebody waits for them, and not only they themselves are to know.
     """
 
     more_confirmed: int
+    is_confirming: bool
 
     def confirm(self, requests: list[tuple[int, int]]) -> None:
         """Confirm publishes, ranges with both ends included: they are in all their queues."""

@@ -74,7 +74,7 @@ class GrowingBatches(PostedPublishes):
                 self._numbers = post_columns(batches, self._numbers, self._stamp, self._dialer.post, self._posted)
             else:
                 for batch in batches:
-                    self._post_whole(batch.widened())
+                    self._post_whole(batch.whole())
 
     def _post(self, grown: SentBatch | PlannedBatch) -> None:
         if isinstance(grown, PlannedBatch):

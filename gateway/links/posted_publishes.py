@@ -34,7 +34,7 @@ class PostedPublishes:
         self._settled = 0  # the last one that was answered
         self._posted: deque[SentBatch | PlannedRun] = deque()
         self._refusals: dict[int, PublishRefusal] = {}
-        self._sent_at: deque[tuple[int, float]] = deque()  # the last one of each envelope, and when it was sent
+        self._sent_at: deque[tuple[int, int, float]] = deque()  # before each envelope, its last one, when it was sent
         self.sizes = SizeHistogram()
         self.confirm_seconds = TimeHistogram()
 
@@ -75,20 +75,22 @@ class PostedPublishes:
         self._refusals.clear()
         self._sent_at.clear()
 
-    def note_sent(self, number: int) -> None:
-        """Note when the publishes up to a number were sent."""
-        self._sent_at.append((number, time.monotonic()))
+    def note_sent(self, before: int, number: int) -> None:
+        """Note when the publishes behind a number, and up to another, were sent, where somebody waits for them."""
+        newest = self._posted[-1] if self._posted else None
+        if isinstance(newest, SentBatch) and newest.publish.unawaited and newest.number == before + 1:
+            return  # alone in its envelope: its confirm comes when the shard has more to say
+        self._sent_at.append((before, number, time.monotonic()))
 
     def _time(self, upto: int) -> None:
         """Note how long the confirm of publishes up to a number took."""
         sent = self._sent_at
-        if not sent or sent[0][0] > upto:
+        if not sent or sent[0][1] > upto:
             return
-        now, before = time.monotonic(), self._settled
-        while sent and sent[0][0] <= upto:
-            number, at = sent.popleft()
-            self.confirm_seconds.add(now - at, number - before)
-            before = number
+        now = time.monotonic()
+        while sent and sent[0][1] <= upto:
+            before, number, at = sent.popleft()
+            self.confirm_seconds.add(now - at, number - max(before, self._settled))
 
     def _settle(self, batch: SentBatch | PlannedRun, refusals: dict[int, PublishRefusal]) -> None:
         for part in (batch,) if isinstance(batch, SentBatch) else batch.parts():

@@ -218,12 +218,21 @@ class PlannedBatch:
         self.plan.tally.count(len(self.records), 1)
         return self.part()
 
-    def part(self) -> SentBatch:
-        """Make a batch of it that others may join, too, of messages that were counted."""
+    def whole(self) -> SentBatch:
+        """Make a batch of it that nobody joins any more; its messages are counted."""
+        self.plan.tally.count(len(self.records), 1)
+        return self.part(not self.target.is_confirming)
+
+    def part(self, unawaited: bool = False) -> SentBatch:
+        """Make a batch of it that others may join, too, of messages that were counted.
+
+        Args:
+            unawaited: nobody waits for its confirm, and nobody joins it who does.
+        """
         plan, count, records = self.plan, len(self.records), b"".join(self.records)
         batch = RecordBatch(plan.exchange, plan.routing_key, plan.flags, 0, 0, 0, count, records, plan.priority)
         return SentBatch(
-            Publish(plan.queues, batch),
+            Publish(plan.queues, batch, unawaited=unawaited),
             (plan.place,),
             plan.header,
             (0, 0, 0),

@@ -352,7 +352,7 @@ class PublishWindow(GrowingBatches):
             self.close_batches()
         if self._numbers > self._sent:
             self._sent_before, self._sent = self._sent, self._numbers
-            self.note_sent(self._numbers)
+            self.note_sent(self._sent_before, self._sent)
         self._gathered_bytes = 0
 
     def lost(self, text: str) -> None:

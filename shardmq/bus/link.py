@@ -30,7 +30,7 @@ from shardmq.bus.messages.columns import Deliveries, Publishes
 from shardmq.bus.transport.transport import ENVELOPE_BYTES, Envelope
 from shardmq.limits import LINK_PING_SECONDS, LINK_SILENCE_SECONDS
 
-BUS_PROTOCOL: Final = 13
+BUS_PROTOCOL: Final = 14
 """Sent in Hello. A listener opens sessions only with dialers of its own version."""
 
 Incoming = TypeVar("Incoming", bound=BusMessage)

@@ -119,9 +119,19 @@ class Listener(Generic[Incoming]):
         """The peers with an open session."""
         return list(self._peers.values())
 
+    @property
+    def has_posted(self) -> bool:
+        """Whether anything was posted to a peer that was not sent yet."""
+        return any(peer._session.outbox for peer in self._peers.values())
+
     def flush(self) -> bool:
         """Send every peer what was posted to it. Returns whether there was anything."""
         return self._send_to([peer for peer in self._peers.values() if peer._session.outbox])
+
+    def flush_all_but(self, kinds: frozenset[type]) -> bool:
+        """Send what was posted to peers, but where that is of these kinds alone; returns whether there was anything."""
+        waiting = [peer for peer in self._peers.values() if peer._session.outbox]
+        return self._send_to([peer for peer in waiting if not kinds.issuperset(map(type, peer._session.outbox))])
 
     def flush_all_of(self, kinds: frozenset[type]) -> bool:
         """Send what was posted to peers for which messages of other kinds than these do not wait.

@@ -44,11 +44,14 @@ class Publishing:
             Gone: self._gone,
         }
 
-    def confirm(self) -> None:
-        """Confirm what was published: everything is on disk."""
+    def confirm(self) -> bool:
+        """Confirm what was published: everything is on disk. Returns whether there was anything."""
+        if not self._confirming:
+            return False
         for peer, client in self._confirming.items():
             peer.post(Confirmed(client.published))
         self._confirming.clear()
+        return True
 
     def lost(self, peer: Peer) -> None:
         """A session is over: nobody waits for its confirms."""

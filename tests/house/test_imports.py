@@ -68,6 +68,7 @@ INSIDE = {
     "shardmq.shards": (
         ("process",),
         ("loop",),
+        ("answers",),
         ("early_deliveries",),
         ("check",),
         ("handlers",),

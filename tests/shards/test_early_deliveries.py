@@ -1,5 +1,6 @@
 """What leaves a shard before its commit, over its real link: looked at while the commit is held up."""
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -102,6 +103,55 @@ def test_the_first_message_that_is_delivered_of_a_queue_waits_for_its_mark(shard
     shard.publish(Publish((2,), run_of(1, 1)), Publish((1,), run_of(2, 1)))
     assert commits.early == [[]]
     assert sorted(numbers([shard.expect(Delivered), shard.expect(Delivered)])) == [1, 2]
+
+
+def test_a_confirm_that_nobody_waits_for_comes_with_the_next_delivery(
+    shard: Inside, commits: Commits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shardmq.shards.answers.LATE_SECONDS", 3600.0)
+    shard.send(Publish((1,), run_of(1, 1), unawaited=True))
+    shard.expect(Delivered)
+    shard.send(Ack(1, [(1, 2)]))
+    until(shard, lambda: shard.loop.table()["queues"][0]["unacked"] == 1)
+    assert shard.inbox == []
+    shard.send(Publish((1,), run_of(2, 1), unawaited=True))
+    shard.expect(Delivered)
+    assert [kinds(early) for early in commits.early] == [[Delivered], [Confirmed, Delivered]]
+    assert shard.inbox == [Confirmed(2)]
+    shard.send(Publish((1,), run_of(3, 1)))
+    shard.expect(Confirmed, lambda confirmed: confirmed.upto == 4)
+    assert [kinds(early) for early in commits.early[2:]] == [[Confirmed, Delivered]]
+
+
+def test_a_confirm_that_nobody_waits_for_comes_alone_after_a_while(shard: Inside) -> None:
+    shard.send(Publish((1,), run_of(1, 1), unawaited=True))
+    shard.expect(Confirmed, lambda confirmed: confirmed.upto == 2)
+
+
+@pytest.mark.parametrize(
+    ("messages", "of"),
+    [
+        ([Publish((1,), run_of(1, 1))], "somebody waits"),
+        ([Publish((1,), run_of(number, 1), unawaited=True) for number in (1, 2)], "the gateway gathers behind two"),
+        ([Publish((1,), run_of(1, 1), unawaited=True), Publish((1,), run_of(2, 1))], "somebody waits for one of two"),
+        ([Publish((2,), run_of(1, 1), unawaited=True)], "nothing was delivered"),
+        ([Publish((3,), run_of(1, 1), unawaited=True)], "it was refused"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_confirm_leaves_right_behind_the_commit(
+    shard: Inside, messages: list[Publish], of: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shardmq.shards.answers.LATE_SECONDS", 3600.0)
+    shard.publish(*messages)
+    assert of
+
+
+def until(shard: Inside, is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline
+        shard.turn()
 
 
 def many(count: int) -> Publishes:

@@ -76,6 +76,7 @@ class Publish(BusMessage, frozen=True, tag=20):
         delay_ms: the batch joins its queues so much later.
         transaction: number of the transaction for which the batch is staged; it joins its queues when that is
             committed. 0 for none.
+        unawaited: whether nobody waits for its confirm, which may come with what is said next.
     """
 
     queues: tuple[int, ...]
@@ -84,6 +85,7 @@ class Publish(BusMessage, frozen=True, tag=20):
     sequence: int = 0
     delay_ms: int = 0
     transaction: int = 0
+    unawaited: bool = False
 
 
 class Consume(Request[int | None], frozen=True, tag=21):

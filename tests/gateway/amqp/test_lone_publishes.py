@@ -44,6 +44,20 @@ def send(client: RawClient, key: str, raw: bytes, exchange: str = "", *, mandato
     client.socket.sendall(frames_of(b"body", 1, raw, method))
 
 
+def test_a_shard_is_told_whether_somebody_waits_for_a_confirm(start_stage: StartStage) -> None:
+    stage = start_stage(TWO, **FANOUT)
+    with RawClient(stage.port) as client:
+        for number in (1, 2):
+            send(client, "a", NO_LIST)
+            assert stage.expect(0, Publish).unawaited
+            stage.confirm(0, number)
+        client.ask(ConfirmSelect(), ConfirmSelectOk)
+        send(client, "a", NO_LIST)
+        assert not stage.expect(0, Publish).unawaited
+        stage.confirm(0, 3)
+        assert client.hear().method == BasicAck(1)
+
+
 def test_each_message_goes_on_its_own_terms(start_stage: StartStage) -> None:
     stage = start_stage(TWO, **FANOUT)
     lone = [

@@ -22,6 +22,7 @@ class Publisher:
     """What a channel heard of its publishes."""
 
     more_confirmed: int = 0
+    is_confirming: bool = True
     confirmed: list[tuple[int, int]] = field(default_factory=list)
     refused: list[tuple[int, int]] = field(default_factory=list)
 

@@ -115,6 +115,8 @@ class Wire:
 class Told:
     """Whoever publishes."""
 
+    is_confirming = True
+
     def __init__(self) -> None:
         self.confirmed: list[tuple[int, int]] = []
         self.confirm = self.confirmed.extend

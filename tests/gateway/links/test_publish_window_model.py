@@ -45,6 +45,7 @@ class Publisher:
 
     requests: int = 0
     more_confirmed: int = 0
+    is_confirming: bool = True
     confirmed: list[int] = field(default_factory=list)
     refused: list[int] = field(default_factory=list)
 

@@ -1,0 +1,68 @@
+"""What leaves a shard at the end of a pass: some of it before the commit, the rest behind it, and some with the next.
+
+    apply ─► deliver ─┬───────────────────────► commit ─► answer, confirm, deliver
+                      └► deliver what may ─────► commit ─► confirm ─ ─ ─► or with what is said next
+
+Nothing else sends what a pass has posted: what it rests on is on disk, or early_deliveries.py says why it need not be.
+"""
+
+from shardmq.bus.listener import Listener
+from shardmq.bus.messages.shard import ToShard
+from shardmq.shards.early_deliveries import EARLY, LATE, LATE_SECONDS, Events, may_be_confirmed_late, may_leave_early
+from shardmq.shards.handlers.publish import Publishing
+from shardmq.shards.storage.write_buffer import WriteBuffer
+
+
+class Answers:
+    """Sends what a pass has to say.
+
+    Args:
+        buffer: what it writes.
+        publishing: what it confirms.
+        listener: whom it says it to.
+    """
+
+    def __init__(self, buffer: WriteBuffer, publishing: Publishing, listener: Listener[ToShard]) -> None:
+        self._buffer = buffer
+        self._publishing = publishing
+        self._listener = listener
+        self._was_early = False
+        self._late_until: float | None = None  # monotonic; a confirm waits so long at most
+
+    def wait_seconds(self, now: float) -> float | None:
+        """Return how long until something must be sent; None when nothing must."""
+        return None if self._late_until is None else max(0.0, self._late_until - now)
+
+    def send_early(self, events: Events) -> None:
+        """Send deliveries that may leave before the commit of the pass in which this has come."""
+        if self._buffer.has_messages_alone and may_leave_early(events):
+            self._was_early = self._listener.flush_all_of(EARLY)
+
+    def commit(self, events: Events, is_small: bool) -> bool:
+        """Commit a pass, and send what it has to say.
+
+        Args:
+            events: what has come in it.
+            is_small: whether that is little.
+
+        Returns:
+            Whether anything was sent.
+
+        Raises:
+            StoreUnwritable: what was to be written may not be on disk. The process must end.
+        """
+        was_early, self._was_early = self._was_early, False
+        may_be_late = was_early and is_small and may_be_confirmed_late(events) and not self._listener.has_posted
+        self._buffer.commit()
+        has_sent = self._confirm(may_be_late)
+        self._buffer.commit_behind()  # a flush of the disk that nobody waits for
+        return has_sent or was_early
+
+    def _confirm(self, may_be_late: bool) -> bool:
+        """Confirm what is on disk, and send all that was posted, or all but that; returns whether anything was sent."""
+        now = self._buffer.now
+        if self._publishing.confirm():
+            self._late_until = now + LATE_SECONDS if may_be_late else None
+        elif self._late_until is not None and now >= self._late_until:
+            self._late_until = None
+        return self._listener.flush() if self._late_until is None else self._listener.flush_all_but(LATE)
