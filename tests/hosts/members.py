@@ -10,7 +10,8 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -32,6 +33,19 @@ def program(name: str = "etcd") -> str:
     if found is None:
         raise Absent(f"{name} is not installed (Debian: etcd-server and etcd-client)")
     return found
+
+
+def state(pid: int) -> str:
+    """A letter of /proc/PID/stat: T for a process that stands, Z for one that has ended, X for none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
+
+
+def temporary_folder(what: str) -> Path:
+    """A folder in memory, where there is such, whose name says whose it is; `remove_leftovers` finds it by that."""
+    return Path(tempfile.mkdtemp(prefix=f"shardmq-{os.getpid()}-{what}-", dir=MEMORY if MEMORY.is_dir() else None))
 
 
 class Process:
@@ -63,7 +77,7 @@ class Process:
     def freeze(self) -> None:
         """SIGSTOP, and wait until it stands."""
         os.kill(self.pid, signal.SIGSTOP)
-        while Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] not in "Tt":
+        while state(self.pid) not in "TtZX":
             time.sleep(0.001)
 
     def thaw(self) -> None:
@@ -89,14 +103,24 @@ class Member:
         ports: for clients, and for members.
         folder: of its data.
         prefix: what runs a command where it is to run.
+        inside: in which this process is to ask it.
     """
 
-    def __init__(self, name: str, host: str, ports: tuple[int, int], folder: Path, prefix: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        host: str,
+        ports: tuple[int, int],
+        folder: Path,
+        prefix: Sequence[str] = (),
+        inside: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
+    ) -> None:
         self.name = name
         self.host = host
         self.port, self.peer_port = ports
         self.folder = folder
         self.prefix = prefix
+        self.inside = inside
         self.process: Process | None = None
         self._options: list[str] = []
 
@@ -119,9 +143,9 @@ class Member:
     def thaw(self) -> None:
         self.running.thaw()
 
-    def is_healthy(self) -> bool:
-        """Whether it takes connections; in a namespace only a process there can say more."""
-        with contextlib.suppress(OSError), socket.create_connection((self.host, self.port), 1.0):
+    def is_listening(self) -> bool:
+        """Whether it takes connections; calls wait there until it has a leader."""
+        with contextlib.suppress(OSError), self.inside(), socket.create_connection((self.host, self.port), 1.0):
             return True
         return False
 
@@ -143,7 +167,7 @@ class Etcd:
         self, members: Sequence[Member] = (), options: Sequence[str] = (), scheme: str = "http", size: int = 3
     ) -> None:
         program()
-        self.folder = Path(tempfile.mkdtemp(prefix="shardmq-etcd-", dir=MEMORY if MEMORY.is_dir() else None))
+        self.folder = temporary_folder("etcd")
         self.members = list(members)
         self._are_given = bool(members)
         self._options = list(options)
@@ -206,14 +230,14 @@ class Etcd:
         self.wait()
 
     def wait(self) -> None:
-        """Wait until all members that run take requests of clients, which they do once there is a leader.
+        """Wait until all members take connections.
 
         Raises:
             NotStarted: one has ended, or it takes too long.
         """
         deadline = time.monotonic() + START_SECONDS
         for member in self.members:
-            while not member.is_healthy():
+            while not member.is_listening():
                 if member.running.has_ended or time.monotonic() > deadline:
                     raise NotStarted(f"etcd {member.name} does not start: {member.running.last_words()}")
                 time.sleep(0.05)
@@ -223,7 +247,7 @@ class Etcd:
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             for member in self.members:
-                with contextlib.suppress(OSError, urllib.error.URLError):
+                with contextlib.suppress(OSError, urllib.error.URLError), member.inside():
                     answer = urllib.request.urlopen(f"http://{member.host}:{member.port}/metrics", timeout=1.0)
                     with answer:
                         if b"\netcd_server_is_leader 1" in answer.read():
