@@ -76,6 +76,22 @@ def _flip(file: Path) -> None:
     file.write_bytes(content.replace(NEEDLE, NEEDLE[:-1] + b"t"))
 
 
+def lose_the_broker(page: Page, broker: Broker) -> None:
+    """The only gateway ends and nobody starts it: the page says so, shows what it had, and goes on by itself."""
+    page.open("queues?name=billing")
+    page.sees("billing")
+    supervisor = broker.pid
+    os.kill(supervisor, signal.SIGSTOP)
+    try:
+        broker.kill("gateway-0")
+        page.sees_soon("The broker does not answer.")
+        assert "billing" in page.find("main").text
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+    page.until(lambda _: "does not answer" not in page.find("main").text)
+    assert "billing" in page.find("main").text
+
+
 def read_what_is_damaged(page: Page, channel: shardmq.Channel) -> None:
     """What is damaged is found when somebody reads it: the page names it, since when, and says what to do."""
     page.open(HURT)

@@ -160,7 +160,7 @@ def edit_packed(page: Page, channel: shardmq.Channel) -> None:
     for encoding, kind, body in bodies:
         properties = shardmq.Properties(content_encoding=encoding or None, content_type=kind or None)
         channel.basic_publish("", "packed", body, properties)
-        (read,) = _edited(page, channel, lambda text: text.replace('"n": 1', '"n": 2'))
+        (read,) = _edited(page, channel, lambda text: text.replace('"n": 1', '"n": 2'), shown='"n": 1')
         copy = bytes(read.body)
         assert (read.properties.content_encoding or "") == encoding
         if encoding == "gzip":
@@ -187,13 +187,16 @@ def edit_packed(page: Page, channel: shardmq.Channel) -> None:
 
 
 def _edited(
-    page: Page, channel: shardmq.Channel, change: Callable[[str], str] | None, said: str = ""
+    page: Page, channel: shardmq.Channel, change: Callable[[str], str] | None, said: str = "", shown: str = ""
 ) -> list[shardmq.Message]:
     """The copy that takes the place of the only message, whose body was changed on the page."""
     page.open("overview")
     page.open("queues/%2F/packed")
     page.click("Look")
     page.find("details summary").click()
+    page.until(lambda _: shown in page.find("details pre").text)
+    page.click("hex")
+    page.until(lambda _: page.find("details pre").text.startswith("000000  "))
     page.click("Edit and publish a copy")
     if change is not None:
         field = page.find("dialog[open] [name='body']")

@@ -16,18 +16,12 @@ import shardmq
 from shardmq.cmd.main import run
 from shardmq.cmd.run.broker import Broker
 
-from .breaking import lose_a_shard, read_what_is_damaged
+from .breaking import lose_a_shard, lose_the_broker, read_what_is_damaged
 from .browser import Browser
 from .command_lines import ASKING, filled_lines_of
 from .keyboard import come_back_from_dialogs, stay_in_a_list
-from .operating import (
-    cancel_long_work,
-    edit_and_publish,
-    edit_packed,
-    redrive_of_one_reason,
-    redrive_one,
-    watch,
-)
+from .managing import manage_people, manage_routes
+from .operating import cancel_long_work, edit_and_publish, edit_packed, redrive_of_one_reason, redrive_one, watch
 from .searching import search_a_topic
 from .shovelling import add_and_delete_shovels
 from .window import Page, chromium, start_chromium
@@ -254,6 +248,13 @@ def test_shovels_are_added_restarted_and_deleted(
     add_and_delete_shovels(page, managed.url, connection, channel)
 
 
+def test_what_is_made_changed_and_deleted_on_the_page_is_so_in_the_broker(
+    page: Page, connection: shardmq.Connection, channel: shardmq.Channel
+) -> None:
+    manage_people(page, connection)
+    manage_routes(page, connection, channel)
+
+
 def test_definitions_are_imported(page: Page, channel: shardmq.Channel, tmp_path: Path) -> None:
     file = tmp_path / "definitions.json"
     queue = {"name": "imported", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
@@ -373,17 +374,8 @@ def test_the_keyboard_is_seen_and_stays_where_it_was(page: Page, channel: shardm
     come_back_from_dialogs(page, channel)
 
 
-@pytest.mark.usefixtures("channel")
-def test_the_page_says_that_the_broker_is_gone_and_recovers(page: Page) -> None:
-    page.open("queues")
-    page.sees("billing")
-    page.driver.execute_cdp_cmd("Network.enable", {})
-    offline = {"offline": True, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
-    page.driver.execute_cdp_cmd("Network.emulateNetworkConditions", offline)
-    page.sees("The broker does not answer.")
-    page.sees("billing")
-    page.driver.execute_cdp_cmd("Network.emulateNetworkConditions", {**offline, "offline": False})
-    page.until(lambda driver: "does not answer" not in driver.find_element(By.ID, "page").text)
+def test_the_page_says_that_the_broker_is_gone_and_recovers(page: Page, managed: Broker) -> None:
+    lose_the_broker(page, managed)
 
 
 def test_a_shard_that_is_away_and_a_damaged_queue_are_told(
@@ -396,5 +388,7 @@ def test_a_shard_that_is_away_and_a_damaged_queue_are_told(
 @pytest.mark.usefixtures("channel")
 def test_nothing_went_wrong_in_the_browser(page: Page) -> None:
     lines = [each["message"] for each in page.driver.get_log("browser")]
-    expected = ("Failed to load resource", "ERR_INTERNET_DISCONNECTED")
+    expected = ("Failed to load resource", "ERR_CONNECTION_REFUSED")
+    asked = "return performance.getEntriesByType('resource').map((each) => each.name)"
+    assert [url for url in page.driver.execute_script(asked) if not url.startswith(page.url)] == []
     assert [line for line in lines if not any(each in line for each in expected)] == []

@@ -1,6 +1,11 @@
 """Shells complete the names that a broker has, and nothing where none answers."""
 
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from click.shell_completion import ShellComplete
@@ -49,3 +54,17 @@ def test_the_url_on_the_command_line_is_asked(full: Broker, monkeypatch: pytest.
 def test_a_broker_that_does_not_answer_completes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHARDMQ_URL", "shardmq://127.0.0.1:1")
     assert completed("queue", "purge", "x") == []
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_completes_names_as_the_documents_have_it_set_up(full: Broker) -> None:
+    script = """
+        eval "$(_SHARDMQ_COMPLETE=bash_source shardmq)"
+        COMP_WORDS=(shardmq queue purge ord) COMP_CWORD=3
+        _shardmq_completion shardmq
+        echo "${COMPREPLY[@]}"
+    """
+    path = f"{Path(sys.prefix) / 'bin'}:{os.environ['PATH']}"
+    variables = {**os.environ, "PATH": path, "SHARDMQ_URL": full.url}
+    done = subprocess.run(["bash", "-c", script], env=variables, capture_output=True, text=True, timeout=30, check=True)
+    assert (done.stdout.split(), done.stderr) == (["orders", "orders.late"], "")

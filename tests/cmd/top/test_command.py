@@ -81,5 +81,20 @@ def test_keys_sort_reverse_filter_turn_pages_and_quit(terminal: Terminal) -> Non
     assert terminal.wait() == 0
 
 
+def test_what_comes_while_somebody_looks_is_shown_without_a_key(full: Broker) -> None:
+    shown = Terminal(command("top", "--interval", "0.5", "--sort", "ready"), environment(SHARDMQ_URL=full.url))
+    try:
+        shown.read_until("q quit")
+        with shardmq.connect(full.url) as connection, connection.channel() as channel:
+            with channel.publisher() as publisher:
+                publisher.publish_many("", "idle-05", [b"x"] * 777)
+            shown.read_until("777")
+            channel.queue_purge("idle-05")
+        shown.type("q")
+        assert shown.wait() == 0
+    finally:
+        shown.close()
+
+
 def test_a_broker_that_does_not_answer_ends_it_with_a_sentence(refused: Callable[..., str]) -> None:
     assert "no broker answers" in refused("top", "--url", "shardmq://127.0.0.1:1")

@@ -61,8 +61,9 @@ function UserTable({ rows, permissions, again }) {
 
 function Edit({ user, onDone }) {
   const chosen = user ? tagsOf(user) : [];
+  const others = chosen.filter((tag) => !TAGS.includes(tag)); // which this form does not know, and keeps
   const work = (values) => {
-    const tags = TAGS.filter((tag) => values[`tag-${tag}`]).join(",");
+    const tags = [...TAGS.filter((tag) => values[`tag-${tag}`]), ...others].join(",");
     const secret = values.password
       ? { password: values.password }
       : user
@@ -72,7 +73,7 @@ function Edit({ user, onDone }) {
   };
   // Commands ask for the password: what stands in a command line others can see.
   const command = (values) => {
-    const tags = TAGS.filter((tag) => values[`tag-${tag}`]);
+    const tags = [...TAGS.filter((tag) => values[`tag-${tag}`]), ...others];
     if (!user) return { words: ["user", "add", ...tags.flatMap((tag) => ["--tag", tag])], names: [values.name] };
     const password = { words: ["user", "password"], names: [user.name] };
     return [{ words: ["user", "tags"], names: [user.name, ...tags] }, ...(values.password ? [password] : [])];
