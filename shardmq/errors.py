@@ -250,6 +250,12 @@ class RowDamaged(StoreDamaged):
         self.queue = queue
 
 
+class ReplicationRefused(ShardmqError):
+    """What one replica sent to another cannot be taken; replication/store/faults.py has the kinds."""
+
+    code = ReplyCode.PRECONDITION_FAILED
+
+
 class StoreUnwritable(ShardmqError):
     """A store could not write what it must; its process ends, and starts from what is on disk."""
 

@@ -1,4 +1,5 @@
 """Several hosts: replica groups, with etcd as the one authority on who is what.
 
-etcd/  Clients of etcd, and the register of brokers, hosts and groups kept there.
+etcd/   Clients of etcd, and the register of brokers, hosts and groups kept there.
+store/  What lies in a replica's store, and what moves between stores.
 """

@@ -26,7 +26,7 @@ def row_seed(database: int, key: bytes) -> int:
     return xxh3_64_intdigest(key, database)
 
 
-def sealed_row(database: int, key: bytes, content: bytes | bytearray) -> bytes:
+def sealed_row(database: int, key: bytes, content: bytes | bytearray | memoryview) -> bytes:
     """The value of a row."""
     return xxh3_64_digest(content, xxh3_64_intdigest(key, database)) + content
 

@@ -14,12 +14,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 from shardmq.runtime.statistics.histograms import TimeHistogram
 from shardmq.storage.store_copy import StoreCopy
 
-Bytes = bytes | bytearray
+Bytes = bytes | bytearray | memoryview
 
 Edit = tuple[int, bytes, Bytes | None]
 """Database, key, value; None for the value deletes the row."""
@@ -27,19 +27,36 @@ Edit = tuple[int, bytes, Bytes | None]
 Row = tuple[bytes, memoryview]
 """Key, and the value as it is stored."""
 
-VERSION: Final = 13
+VERSION: Final = 15
 """Of the format of stores. 1: rows without checksums, but for bodies. 2: every row with one (checksums.py). 4: bodies
 that several queues have are stored once (shards/storage/schema.py). 7: segments of partitions have times. 8: there
 are topics, groups that read them, and summaries of the tags in segments. 10: messages of a batch may differ in key,
-and there are policies. 13: there are parameters of components. There is no 3, no 5 and no 9: their digits are one
-wrong bit away from 1, whose rows are believed without checksums. No 11 and no 12 either, one wrong bit away from
-10."""
+and there are policies. 13: there are parameters of components. 15: a store may be a replica's (`ReplicaLayout`). There
+is no 3, no 5 and no 9: their digits are one wrong bit away from 1, whose rows are believed without checksums. No 11, no
+12 and no 14 either, one wrong bit away from 10."""
 
 CHECKSUMS_SINCE: Final = 2
 """The first version in which every row has a checksum."""
 
 KEY_BYTES_MAX: Final = 511
 """The longest key; the shortest is one byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaLayout:
+    """What of a store is the same on all of its replicas, and how its rows move between them.
+
+    Attributes:
+        notes: number of the database in which a replica notes how far it is. It is empty in a store of a broker on one
+            machine, and each replica has its own.
+        local: numbers of databases that each start empties; no replica has what another has there.
+        edit_value: called with database, key and a stored value; returns the edit's value that it was made of, None
+            where it is not what was written.
+    """
+
+    notes: int
+    local: frozenset[int]
+    edit_value: Callable[[int, bytes, memoryview], memoryview | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +72,7 @@ class Layout:
         paired: a database of bodies and one of their entries, at the same keys: a body is put only where there is
             none, and it is deleted before its entry is. Those that come and go within the log never reach the
             databases. None where there are no such databases.
+        replicas: None for stores that no replica may have.
     """
 
     format: bytes
@@ -62,6 +80,7 @@ class Layout:
     stored_value: Callable[[int, bytes, Bytes], Bytes]
     log_note: tuple[int, bytes] | None = None
     paired: tuple[int, int] | None = None
+    replicas: ReplicaLayout | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +127,10 @@ class Engine(ABC):
         layout: what is in it.
         version: of the format, as it was when the engine was opened.
         space: the room under it.
+        is_replicated: whether its edits go to other hosts, too.
     """
 
+    is_replicated: ClassVar[bool] = False
     file: Path
     layout: Layout
     version: int

@@ -32,7 +32,7 @@ _REMAINS: Final = (REDO, REDO_ASIDE, "lock.mdb")
 """Files that are made when data.mdb is there."""
 _FORMAT_KEY: Final = b"format"
 _VERSION_KEY: Final = b"version"
-_VERSIONS: Final = {b"1": 1, b"2": 2, b"4": 4, b"7": 7, b"8": 8, b"10": 10, b"13": 13}
+_VERSIONS: Final = {b"1": 1, b"2": 2, b"4": 4, b"7": 7, b"8": 8, b"10": 10, b"13": 13, b"15": 15}
 
 
 @dataclass(frozen=True, slots=True)

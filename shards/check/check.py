@@ -8,6 +8,7 @@ from shardmq.shards.check.rows import (
     look_at_cursors,
     look_at_notes,
     look_at_producers,
+    look_at_replica,
     look_at_reservations,
     look_at_timers,
 )
@@ -29,6 +30,7 @@ _LOOKS = (
     look_at_staged,
     look_at_unreferred,
     look_at_notes,
+    look_at_replica,
 )
 """In this order: each knows what those before have found."""
 

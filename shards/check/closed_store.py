@@ -12,6 +12,7 @@ from shardmq.shards.storage.schema import (
     DATABASES,
     FORMAT,
     NUMBER,
+    REPLICA,
     STATE,
     WITH_KEYS_CHECKED,
     number_of,
@@ -114,9 +115,15 @@ def row_of(number: int, key: bytes, value: bytes, version: int, is_logged: bool 
 
 
 def mend(folder: Path, edits: Iterable[Edit]) -> None:
-    """Write a repair to a closed store, and with it what is in the redo log and not yet in LMDB."""
+    """Write a repair to a closed store, and with it what is in the redo log and not yet in LMDB.
+
+    A store that was a replica's is none any more: its host gets a new one from the others.
+    """
     store = ClosedStore(folder)
     log, version = store.log, store.version
+    edits = list(edits)
+    if edits:  # it is not what the other replicas have any more
+        edits += [(REPLICA, key, None) for key, _ in store.rows(REPLICA)]
     store.close()
     applied = [] if log.is_new else [(STATE, APPLIED, NUMBER.pack(log.last))]
     sealed = stored_value if version >= CHECKSUMS_SINCE else _as_it_is
@@ -124,8 +131,8 @@ def mend(folder: Path, edits: Iterable[Edit]) -> None:
 
 
 def is_well(number: int, key: bytes, value: bytes) -> bool:
-    """Whether a row, as it lies in LMDB, is what was written."""
-    return row_of(number, key, value, VERSION) is not None
+    """Whether a row, as it lies in LMDB, is what was written, and may be in a store that is made of what is left."""
+    return number != REPLICA and row_of(number, key, value, VERSION) is not None
 
 
 def _as_it_is(_number: int, _key: bytes, value: Bytes) -> Bytes:

@@ -8,6 +8,7 @@ from xxhash import xxh3_64_intdigest
 
 from shardmq.message.record_batch import RecordBatch
 from shardmq.ranges import RangeSet
+from shardmq.replication.store.touched_keys import is_replica_row
 from shardmq.runtime.clock import ClockNote
 from shardmq.shards.check.queues import Look, lost, strange_queue
 from shardmq.shards.check.segments import is_whole
@@ -22,6 +23,7 @@ from shardmq.shards.storage.schema import (
     NUMBER,
     PLACE,
     PRODUCERS,
+    REPLICA,
     RESERVATIONS,
     RETURNED,
     STATE,
@@ -183,6 +185,21 @@ def look_at_notes(look: Look) -> Iterator[Finding]:
             )
         elif key not in (CLOCK, ENDED, APPLIED) and content is None:
             yield look.found(STATE, key, "the row is not what was written")
+
+
+def look_at_replica(look: Look) -> Iterator[Finding]:
+    """Look at what a replica notes of itself."""
+    for key, content in look.store.rows(REPLICA):
+        look.seen()
+        if content is None or not is_replica_row(key, content):
+            yield look.found(
+                REPLICA,
+                key,
+                "what the replica notes of itself is not what was written",
+                repair=Repair(
+                    "makes the store one of no replica: the host gets a new one", edits=((REPLICA, key, None),)
+                ),
+            )
 
 
 def _note(content: bytes | None) -> str:

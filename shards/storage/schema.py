@@ -23,6 +23,7 @@
     concluding  transaction u64           msgpack [attempt, ...], whose batches are on their way into their queues
     reservations   queue u64 | xxh3_64 of the name u64              msgpack Reservation (reservations.py)
     cursors     queue u64 | name of the group                  msgpack CursorRow (shards/topics/group_cursor.py)
+    replica     what a replica notes of itself (replication/store/note.py, touched_keys.py); empty on one machine
     state       "redo"                    u64, number of the last entry of the redo log (storage/redo) that is in here
                 "clock"                   msgpack ClockNote
                 "identity"                msgpack StoreIdentity (identity.py)
@@ -57,8 +58,8 @@ from shardmq.shards.segments.segment import NumberedBatch, Segment
 from shardmq.shards.segments.shared_batch import SharedBatch, referring
 from shardmq.shards.storage.entries import StagedPlace, Timer
 from shardmq.shards.storage.write_batch import WriteBatch
-from shardmq.storage.checksums import CHECKSUM_BYTES, row_seed, seal_row, sealed_row
-from shardmq.storage.engine import Bytes, Edit, Layout
+from shardmq.storage.checksums import CHECKSUM_BYTES, is_row, row_seed, seal_row, sealed_row, was_row
+from shardmq.storage.engine import Bytes, Edit, Layout, ReplicaLayout
 
 FORMAT: Final = b"shardmq-shard"
 
@@ -81,6 +82,7 @@ DATABASES: Final = (
     b"shared",
     b"spilled_shared",
     b"cursors",
+    b"replica",
 )
 """By number: the redo log has numbers."""
 
@@ -103,6 +105,7 @@ DATABASES: Final = (
     SHARED,
     SPILLED_SHARED,
     CURSORS,
+    REPLICA,
 ) = range(len(DATABASES))
 
 _QUEUES_FIRST: Final = frozenset(
@@ -148,6 +151,7 @@ ROWS: Final = (
     "a body that messages of several queues share",
     "a body that messages of several queues share",
     "the cursor of a group",
+    "the note of a replica",
 )
 """What a row of each database is, for messages."""
 
@@ -156,6 +160,9 @@ BODIES_APART: Final = frozenset({SEGMENTS, SPILLED, STAGED, SHARED, SPILLED_SHAR
 
 STAGED_DATABASES: Final = frozenset({DATABASES[STAGES].decode(), DATABASES[STAGED].decode()})
 """Databases whose keys begin with a transaction's number."""
+
+FORGOTTEN: Final = (SPILLED, SPILLED_TIMERS, SPILLED_SHARED)
+"""Databases that each start empties."""
 
 WITH_KEYS_CHECKED: Final = frozenset({TIMERS, SPILLED_TIMERS})
 """Databases of bodies whose keys have a checksum of their own."""
@@ -240,7 +247,25 @@ def stored_value(database: int, key: bytes, value: Bytes) -> Bytes:
     return sealed_row(database, key, value)
 
 
-LAYOUT: Final = Layout(FORMAT, DATABASES, stored_value, log_note=(STATE, APPLIED), paired=(SEGMENTS, INDEX))
+def edit_value(database: int, key: bytes, value: memoryview) -> memoryview | None:
+    """Return the edit's value that a stored one was made of; None where it is not what was written."""
+    if database in BODIES_APART:
+        return value if is_row(database, key, value) or was_row(value) else None
+    if database not in WITH_KEYS_CHECKED:
+        return value[CHECKSUM_BYTES:] if is_row(database, key, value) else None
+    body = value[CHECKSUM_BYTES:]
+    is_well = value[:CHECKSUM_BYTES] == NUMBER.pack(row_seed(database, key))
+    return body if is_well and (not body or is_row(database, key, body) or was_row(body)) else None
+
+
+LAYOUT: Final = Layout(
+    FORMAT,
+    DATABASES,
+    stored_value,
+    log_note=(STATE, APPLIED),
+    paired=(SEGMENTS, INDEX),
+    replicas=ReplicaLayout(REPLICA, frozenset(FORGOTTEN), edit_value),
+)
 
 
 def _edits_of_bodies(writes: WriteBatch) -> Iterator[Edit]:

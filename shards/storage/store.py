@@ -12,6 +12,7 @@ import msgspec
 
 from shardmq.errors import RowDamaged
 from shardmq.message.record_batch import RecordBatch
+from shardmq.replication.store.note import refuse_replica
 from shardmq.shards.segments.segment import NumberedBatch, Segment
 from shardmq.shards.segments.shared_batch import BY_REFERENCE, reference_of, shared_batch, with_records
 from shardmq.shards.storage import decoding
@@ -23,6 +24,7 @@ from shardmq.shards.storage.schema import (
     APPLIED,
     BODIES_APART,
     DATABASES,
+    FORGOTTEN,
     IDENTITY,
     LAYOUT,
     NUMBER,
@@ -30,7 +32,6 @@ from shardmq.shards.storage.schema import (
     SEGMENTS,
     SHARED,
     SPILLED,
-    SPILLED_SHARED,
     SPILLED_TIMERS,
     STATE,
     Edits,
@@ -74,7 +75,7 @@ class Store:
         rest: the engine's, bound here because every pass calls it.
 
     Raises:
-        StoreRefused: it is another shard's, or damaged.
+        StoreRefused: it is another shard's, a replica's, or damaged.
     """
 
     def __init__(self, engine: Engine, shard: int = 0, key_damage: Sequence[RowDamaged] = ()) -> None:
@@ -82,6 +83,7 @@ class Store:
         self.file = engine.file
         self.space = engine.space
         self.rest: Callable[[float, bool], None] = engine.rest
+        refuse_replica(engine)
         self._rows = rows = Rows(engine)
         self.timers = TimerTable(engine, rows)
         self.staging = StagingTable(engine, rows)
@@ -98,12 +100,13 @@ class Store:
         self.identity = stored or identity
 
     @classmethod
-    def open(cls, folder: Path, shard: int = 0) -> Self:
+    def open(cls, folder: Path, shard: int = 0, front: Callable[[Engine], Engine] = lambda engine: engine) -> Self:
         """Open a store on disk, or make one where there is none.
 
         Args:
             folder: of this shard alone.
             shard: its number.
+            front: called with the engine on disk; returns the engine to be used, which may replicate it.
 
         Raises:
             StoreRefused: in use, damaged, of another program, format or shard. Nothing in it was touched.
@@ -117,7 +120,7 @@ class Store:
                 engine.upgrade(set(range(len(DATABASES))) - BODIES_APART - {SPILLED_TIMERS})
             elif engine.version < VERSION:  # it has no shared bodies yet
                 engine.upgrade(())
-            return cls(engine, shard, damage)
+            return cls(front(engine), shard, damage)
         except BaseException:
             engine.close()
             raise
@@ -140,7 +143,7 @@ class Store:
         contents.damaged += missing_bodies(contents.segments, self.engine.keys(SHARED), self._rows)
         staged, is_certain = self.staging.references()
         self.bodies.load(contents.bodies_noted, contents.segments, staged, contents.is_index_whole and is_certain)
-        self.engine.clear(SPILLED, SPILLED_TIMERS, SPILLED_SHARED)
+        self.engine.clear(*FORGOTTEN)
         self.engine.compact_at_start()
         return contents
 

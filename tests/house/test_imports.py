@@ -195,6 +195,7 @@ def test_only_the_storage_room_imports_lmdb() -> None:
         ("shardmq.gateway.amqp", {"shardmq.gateway.native"}),
         ("shardmq.protocol", PROCESSES | {"shardmq.client", "shardmq.bus"}),
         ("shardmq.bus", {"shardmq.shards", "shardmq.gateway", "shardmq.coordinator", "shardmq.client", "shardmq.cmd"}),
+        ("shardmq.replication", PROCESSES | {"shardmq.client", "shardmq.cmd"}),
     ],
 )
 def test_rooms_do_not_reach_into_one_another(room: str, banned: set[str]) -> None:

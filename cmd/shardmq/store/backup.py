@@ -75,7 +75,7 @@ def restore(*, directory: Path, data_dir: Path, as_json: bool) -> None:
     """Make the data directory DATA_DIR, which must be empty or missing, from BACKUP.
 
     Everything is checked against the backup's manifest. The restored broker gets an id of its own: none of its stores
-    can be mixed up with those that the backup is of.
+    can be mixed up with those that the backup is of. It is one of one machine, also where that was one of several.
     """
     from shardmq.storage.backup_manifest import read_manifest
     from shardmq.storage.files import sync_folder
@@ -139,7 +139,10 @@ def _advance(progress: "Progress", task: Any) -> "Callable[[int], None]":
 
 def _rename(manifest: "Manifest", aside: Path, broker: str) -> None:
     """Open every store, which checks it, and write the new broker's id into it."""
+    from shardmq.coordinator.storage.schema import LAYOUT as COORDINATOR
     from shardmq.coordinator.storage.store import Store as CoordinatorStore
+    from shardmq.replication.store.note import make_single
+    from shardmq.shards.storage.schema import LAYOUT as SHARD
     from shardmq.shards.storage.store import Store as ShardStore
     from shardmq.shards.storage.write_batch import WriteBatch
     from shardmq.storage.files import sync_folder
@@ -147,6 +150,7 @@ def _rename(manifest: "Manifest", aside: Path, broker: str) -> None:
 
     numbers = [int(each.store.removeprefix("shard-")) for each in manifest.stores if each.store != "coordinator"]
     for each in manifest.stores:
+        make_single(aside / each.store, COORDINATOR if each.store == "coordinator" else SHARD)
         RedoLog(aside / each.store / REDO, None).close()
     for number in numbers:
         folder = aside / f"shard-{number}"

@@ -18,6 +18,7 @@ from shardmq.coordinator.storage.schema import (
     NEXT_TRANSACTION,
     NUMBER,
     NUMBERS,
+    REPLICA,
     SEEDS,
     encode,
     name_key,
@@ -25,6 +26,7 @@ from shardmq.coordinator.storage.schema import (
     stored_value,
 )
 from shardmq.errors import StoreDamaged
+from shardmq.replication.store.touched_keys import is_replica_row
 from shardmq.storage.checksums import row_content
 from shardmq.storage.engine import CHECKSUMS_SINCE, Bytes, Edit
 from shardmq.storage.repair.closed_file import ClosedFile
@@ -112,6 +114,10 @@ class ClosedCoordinatorStore:
                 if content is None or not self._read(name, key, content):
                     yield self._damaged(name, key)
 
+    def keys(self, number: int) -> list[bytes]:
+        """Return the keys of a database, as the next start would find them."""
+        return [key for key, _ in self._rows(number)]
+
     def _rows(self, number: int) -> Iterator[tuple[bytes, bytes | None]]:
         """The rows of a database as the next start would find them; None for content that is not what was written."""
         recent = self.log.overlay.get(number, {})
@@ -132,6 +138,8 @@ class ClosedCoordinatorStore:
 
     def _read(self, database: bytes, key: bytes, content: bytes) -> bool:
         """Whether a row can be decoded; its content is noted then."""
+        if database == REPLICA:
+            return is_replica_row(key, content)
         try:
             found = DECODERS.get(database, bytes)(content)
         except msgspec.DecodeError:
@@ -155,7 +163,7 @@ class ClosedCoordinatorStore:
     def _damaged(self, database: bytes, key: bytes) -> Finding:
         number = DATABASES.index(database)
         edits: tuple[Edit, ...] = ((number, key, None),)
-        mend = "deletes the row"
+        mend = "makes the store one of no replica" if database == REPLICA else "deletes the row"
         title = ""
         if database in _NAMES:
             vhost, _, name = key.decode(errors="replace").rpartition("\0")
@@ -176,9 +184,15 @@ class ClosedCoordinatorStore:
 
 
 def mend(folder: Path, edits: Iterable[Edit]) -> None:
-    """Write a repair to the coordinator's closed store, and with it what is in the redo log and not yet in the file."""
+    """Write a repair to the coordinator's closed store, and with it what is in the redo log and not yet in the file.
+
+    A store that was a replica's is none any more: its host gets a new one from the others.
+    """
     store = ClosedCoordinatorStore(folder)
     log, version = store.log, store.version
+    edits = list(edits)
+    if edits:  # it is not what the other replicas have any more
+        edits += [(NUMBERS[REPLICA], key, None) for key in store.keys(NUMBERS[REPLICA])]
     store.close()
     applied = [] if log.is_new else [(_STATE, APPLIED, NUMBER.pack(log.last))]
     sealed = stored_value if version >= CHECKSUMS_SINCE else _as_it_is
@@ -186,8 +200,8 @@ def mend(folder: Path, edits: Iterable[Edit]) -> None:
 
 
 def is_well(number: int, key: bytes, value: bytes) -> bool:
-    """Whether a row, as it is stored in LMDB, is what was written."""
-    return row_content(SEEDS[number], key, value) is not None
+    """Whether a row, as it lies in LMDB, is what was written, and may be in a store that is made of what is left."""
+    return number != NUMBERS[REPLICA] and row_content(SEEDS[number], key, value) is not None
 
 
 def taken_from_shard(finding: Finding, queues: Mapping[bytes, Queue]) -> Finding:

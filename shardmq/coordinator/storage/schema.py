@@ -27,6 +27,7 @@
     conclusions     number, u64; shard, u32     -> ""                 decided, and not yet followed by that shard
     committed       vhost 0 name                -> number, u64; ended_ms, u64
     committed_times ended_ms, u64; number, u64  -> vhost 0 name       to forget the oldest
+    replica         what a replica notes of itself (replication/store/note.py, touched_keys.py); empty on one machine
     births          vhost                       -> u64                numbers below are of an earlier virtual host of
                                                                       that name
 
@@ -48,8 +49,8 @@ from xxhash import xxh3_64_intdigest
 
 from shardmq.coordinator.rules.shard_identity import Member
 from shardmq.runtime.clock import ClockNote
-from shardmq.storage.checksums import sealed_row
-from shardmq.storage.engine import Bytes, Layout
+from shardmq.storage.checksums import CHECKSUM_BYTES, is_row, sealed_row
+from shardmq.storage.engine import Bytes, Layout, ReplicaLayout
 from shardmq.topology.binding_ids import binding_id
 from shardmq.topology.entities import (
     Binding,
@@ -88,6 +89,7 @@ DATABASES: Final = (
     b"policies",
     b"topic_permissions",
     b"parameters",
+    b"replica",
 )
 
 NUMBERS: Final = {name: number for number, name in enumerate(DATABASES)}
@@ -107,6 +109,7 @@ NEXT_TRANSACTION: Final = b"next_transaction"
 CLOCK: Final = b"clock"
 DEFINITIONS: Final = b"definitions"
 APPLIED: Final = b"redo"
+REPLICA: Final = b"replica"
 
 NUMBER: Final = struct.Struct(">Q")
 CONCLUSION: Final = struct.Struct(">QI")
@@ -206,4 +209,15 @@ def stored_value(database: int, key: bytes, value: Bytes) -> bytes:
     return sealed_row(SEEDS[database], key, value)
 
 
-LAYOUT: Final = Layout(FORMAT, DATABASES, stored_value, log_note=(NUMBERS[b"state"], APPLIED))
+def edit_value(database: int, key: bytes, value: memoryview) -> memoryview | None:
+    """Return the edit's value that a stored one was made of; None where it is not what was written."""
+    return value[CHECKSUM_BYTES:] if is_row(SEEDS[database], key, value) else None
+
+
+LAYOUT: Final = Layout(
+    FORMAT,
+    DATABASES,
+    stored_value,
+    log_note=(NUMBERS[b"state"], APPLIED),
+    replicas=ReplicaLayout(NUMBERS[REPLICA], frozenset(), edit_value),
+)

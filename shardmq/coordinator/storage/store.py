@@ -1,7 +1,7 @@
 """Everything that exists, on disk before anybody is told; schema.py has the rows."""
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -40,6 +40,7 @@ from shardmq.coordinator.storage.schema import (
 from shardmq.coordinator.storage.transactions import RecoveredTransactions, TransactionTable
 from shardmq.coordinator.storage.write_batch import WriteBatch
 from shardmq.errors import StartupRefused, StoreDamaged, Unavailable
+from shardmq.replication.store.note import refuse_replica
 from shardmq.runtime.clock import ClockNote
 from shardmq.storage.engine import CHECKSUMS_SINCE, VERSION, Engine
 from shardmq.storage.lmdb_engine import LmdbEngine
@@ -124,6 +125,7 @@ class Store:
     """
 
     def __init__(self, engine: Engine, boot_id: str) -> None:
+        refuse_replica(engine)
         self._boot_id = boot_id
         self._rows = StoreRows(engine)
         self._transactions = TransactionTable(self._rows)
@@ -132,12 +134,13 @@ class Store:
         self._rows.start(self._contents)
 
     @classmethod
-    def open(cls, folder: Path, boot_id: str) -> Self:
+    def open(cls, folder: Path, boot_id: str, front: Callable[[Engine], Engine] = lambda engine: engine) -> Self:
         """Open a store on disk, or make one where there is none.
 
         Args:
             folder: of this store alone.
             boot_id: of this life of the broker.
+            front: called with the engine on disk; returns the engine to be used, which may replicate it.
 
         Raises:
             StoreRefused: the store is in use, or of another kind or version.
@@ -147,7 +150,7 @@ class Store:
         try:
             if engine.version < VERSION:
                 engine.upgrade(range(len(DATABASES)) if engine.version < CHECKSUMS_SINCE else ())
-            return cls(engine, boot_id)
+            return cls(front(engine), boot_id)
         except BaseException:
             engine.close()
             raise

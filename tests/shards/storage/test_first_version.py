@@ -60,7 +60,7 @@ def test_a_store_of_the_first_version_is_read_and_brought_up_to_date(tmp_path: P
     age(tmp_path)
     assert version(tmp_path) == b"1"
     assert found(tmp_path) == expected
-    assert version(tmp_path) == b"13"
+    assert version(tmp_path) == b"15"
     assert found(tmp_path) == expected
     with (tmp_path / "redo").open("rb") as stream:
         assert struct.unpack(">I", stream.read(17)[13:]) == (2,)
@@ -119,7 +119,7 @@ def test_a_row_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
 def test_no_flipped_bit_makes_a_row_of_the_first_version(tmp_path: Path) -> None:
     fill(tmp_path, is_sharing=False)
-    place = (tmp_path / "data.mdb").read_bytes().index(b"version13")
+    place = (tmp_path / "data.mdb").read_bytes().index(b"version15")
     content = (tmp_path / "data.mdb").read_bytes()
     for bit in range(place * 8, (place + 9) * 8):
         (tmp_path / "data.mdb").write_bytes(flipped(content, bit))
@@ -140,4 +140,4 @@ def test_a_store_of_the_second_version_goes_on_as_it_is_and_older_programs_refus
     env.close()
     assert version(tmp_path) == b"2"
     assert found(tmp_path) == expected
-    assert version(tmp_path) == b"13"
+    assert version(tmp_path) == b"15"

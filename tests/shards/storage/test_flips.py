@@ -161,6 +161,7 @@ def test_a_flipped_bit_is_refused_or_changes_nothing(folder: Path, content: byte
         b"spilled",
         b"spilled_timers",
         b"spilled_shared",
+        b"replica",
     }
     counts = refusals(folder / "data.mdb", content, lambda: found(folder))
     print(counts)

@@ -1,0 +1,47 @@
+"""What a replica refuses of what others send, and what it cannot do."""
+
+from pathlib import Path
+
+from shardmq.errors import ReplicationRefused, ReplyCode
+
+
+class EnvelopeDamaged(ReplicationRefused):
+    """Bytes of another replica that are not what was sent, or make no sense for this store."""
+
+    code = ReplyCode.FRAME_ERROR
+
+
+class TermRefused(ReplicationRefused):
+    """A term is older than one that was promised: its primary is deposed.
+
+    Attributes:
+        term: that was refused.
+        promised: the term that is to be exceeded, or equalled.
+    """
+
+    code = ReplyCode.NOT_ALLOWED
+
+    def __init__(self, file: Path, term: int, promised: int) -> None:
+        super().__init__(
+            f"{file} promised term {promised}, and takes nothing of term {term}; its primary must step down"
+        )
+        self.term = term
+        self.promised = promised
+
+
+class OutOfOrder(ReplicationRefused):
+    """What was sent does not follow what is there; the replica has to rejoin."""
+
+    code = ReplyCode.PRECONDITION_FAILED
+
+
+class ReplicaFull(ReplicationRefused):
+    """The disk under a replica has no room for what was sent. Nothing of it was written."""
+
+    code = ReplyCode.RESOURCE_ERROR
+
+    def __init__(self, file: Path, size: int) -> None:
+        super().__init__(
+            f"the disk under {file} has no room for {size:,} bytes of other replicas; make room on it: until then this "
+            "replica cannot follow"
+        )

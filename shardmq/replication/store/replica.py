@@ -1,0 +1,108 @@
+"""The note and the touched keys of one store, and a commit with both."""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Final
+
+from msgspec.structs import replace
+
+from shardmq.errors import StoreRefused
+from shardmq.replication.store.faults import TermRefused
+from shardmq.replication.store.note import ReplicaNote, note_edit, read_note
+from shardmq.replication.store.record import Record
+from shardmq.replication.store.touched_keys import TouchedKeys
+from shardmq.storage.engine import Edit, Engine
+
+NOTE_BYTES: Final = 256
+"""About what a commit has beside a record and its keys: the note."""
+
+KEY_BYTES: Final = 12
+"""About what a key takes beside a record, of which it is a half: another is its database."""
+
+
+class Replica:
+    """One store as a replica.
+
+    Args:
+        engine: whose redo log is open, and which has a note.
+
+    Attributes:
+        note: as it is on disk, but for `released`, which may be ahead.
+        touched: keys of records that may not be on all replicas.
+
+    Raises:
+        StoreRefused: it has no note, or a damaged one.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        found = read_note(engine)
+        if found is None:
+            raise StoreRefused(
+                f"{engine.file} is not a replica's; adopt it as the first of a group, or move its folder away, and "
+                "this host gets a new store from the others"
+            )
+        self.note = found
+        self.engine = engine
+        self.touched = TouchedKeys(engine, found.released)
+
+    def promise(self, term: int) -> None:
+        """Take nothing of a lower term from here on; that is on disk when this returns.
+
+        Raises:
+            TermRefused: a higher one is promised already.
+        """
+        note = self.note
+        if term < note.promised:
+            raise TermRefused(self.engine.file, term, note.promised)
+        if term > note.promised:
+            self.write(replace(note, promised=term))
+
+    def write(self, note: ReplicaNote, edits: Iterable[Edit] = (), size: int | None = NOTE_BYTES) -> None:
+        """Write another note, and edits with it.
+
+        Args:
+            note: the new one.
+            edits: in order.
+            size: see `Engine.apply`; None where edits put what may be there already.
+        """
+        self.engine.apply(chain(edits, (note_edit(self.engine, note),)), size)
+        self.note = note
+
+    def release(self, index: int) -> None:
+        """Note that all records up to an index are on all in-sync replicas. It is written with the next commit."""
+        note = self.note
+        index = min(index, note.index)
+        if index > note.released:
+            self.note = ReplicaNote(
+                note.incarnation, note.promised, note.term, note.index, index, note.history, note.copied, note.clock
+            )
+            self.touched.release(index)
+
+    def commit(
+        self, records: Sequence[Record], own: Sequence[Edit] = (), size: int | None = 0, touched: int = 0
+    ) -> None:
+        """Write records that follow the last one, in one commit; they are on disk when this returns.
+
+        Args:
+            records: in order, one or more.
+            own: edits that are this replica's alone.
+            size: about how many bytes all of it is; None to have it in the databases at once.
+            touched: see `Engine.apply`.
+
+        Raises:
+            StoreUnwritable: they may not be on disk. The process must end.
+        """
+        note = self.note
+        behind: list[Edit] = []
+        for record in records:
+            note = note.after(record.term, record.index, record.clock)
+            keys = record.keys
+            behind += self.touched.edits(record.index, keys)
+            if size is not None:
+                size += NOTE_BYTES + KEY_BYTES * len(keys)
+        behind.append(note_edit(self.engine, note))
+        edits: Iterable[Edit] = chain(records[0].edits, own, behind)
+        if len(records) > 1:
+            edits = chain(chain.from_iterable([record.edits for record in records]), own, behind)
+        self.engine.apply(edits, size, touched)
+        self.note = note
