@@ -170,7 +170,7 @@ def test_the_time_is_noted(stores: StoreRoom) -> None:
     store.close()
 
 
-LATER = (b"topics", b"policies", b"topic_permissions", b"parameters")
+LATER = (b"topics", b"policies", b"topic_permissions", b"parameters", b"replica")
 
 
 def test_a_store_older_than_transactions_opens_and_has_none(tmp_path: Path) -> None:

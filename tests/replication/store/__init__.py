@@ -1,0 +1,4 @@
+"""Replicas' stores.
+
+stores.py       Stores on disk and in memory, and edits as their owners make them.
+"""
