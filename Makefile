@@ -13,9 +13,10 @@ FREEZES ?= 24
 SWAPS  ?= 10000
 FLIPS  ?= 200
 FUZZ   ?= 60
+SEEDS  ?= 1000000
 
 .DEFAULT_GOAL := help
-.PHONY: help up tree test ready compiled lint demo bench bench-compare bench-growth bench-spark figures recording pictures faults fuzz clean
+.PHONY: help up tree test ready compiled lint demo bench bench-compare bench-growth bench-spark figures recording pictures faults fuzz simulate clean
 
 help:
 	@echo "make up      start a broker with 4 shards in the foreground (ARGS='--port 5673' for more options)"
@@ -30,6 +31,7 @@ help:
 	@echo "make pictures  the management page in docs/operations/pictures, taken by its tests in Chromium"
 	@echo "make faults  $(KILLS) kills, $(FREEZES) freezes, $(POINTS) power losses, $(FLIPS) flipped bits, $(SWAPS) swaps in etcd; and controls that must fail"
 	@echo "make fuzz    $(FUZZ) seconds of bytes that no AMQP client should send, then sessions of such"
+	@echo "make simulate  a replica group in a simulated world, $(SEEDS) times; SEED=n tells one of them step by step"
 	@echo "make lint    ruff and mypy alone"
 	@echo "make clean   remove what make has made; data directories stay"
 
@@ -153,6 +155,9 @@ faults: $(VENV)/installed-test tree
 fuzz: $(VENV)/installed-fuzz tree
 	$(BIN)/python -m tests.fuzz.amqp --seconds $(FUZZ) --found .hypothesis/fuzz
 	SHARDMQ_FUZZ_SESSIONS=2000 $(BIN)/pytest -v tests/gateway/amqp/test_fuzz_sessions.py
+
+simulate: $(VENV)/installed-test tree
+	@$(BIN)/python -m tests.replication.simulator $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,5 +1,6 @@
 """Several hosts: replica groups, with etcd as the one authority on who is what.
 
+core/   One replica of a group without I/O: elections, records and releases, rejoin, join, transfer.
 etcd/   Clients of etcd, and the register of brokers, hosts and groups kept there.
 store/  What lies in a replica's store, and what moves between stores.
 """

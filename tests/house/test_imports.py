@@ -33,6 +33,7 @@ def offenders(rooms: tuple[str, ...], banned: frozenset[str] | set[str]) -> list
         "shardmq.client.core",
         "shardmq.coordinator.rules",
         *(f"shardmq.replication.etcd.{part}" for part in ("messages", "answers", "watched_prefix", "values", "url")),
+        "shardmq.replication.core",
     ],
 )
 def test_rooms_without_io_import_none(room: str) -> None:

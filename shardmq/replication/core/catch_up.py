@@ -1,0 +1,190 @@
+"""How a primary brings a follower up to its store: by touched keys, or by key ranges.
+
+    Hello ─► the histories have a common point, and the keys touched since are known on both sides?
+               yes ─► read those keys as of now ─► Rejoin: their values, in one commit
+               no  ─► Join ─► read a range, send it, wait for its acknowledgement, … ─► the last range
+
+Values are as of a place in the stream. A read is answered later, so the follower's records wait behind the read.
+"""
+
+from shardmq.replication.core.effects import ReadKeys, ReadRange, Send
+from shardmq.replication.core.events import KeysRead, RangeRead
+from shardmq.replication.core.messages import Hello, Join, Message, Range, RangeAck, Record, Rejoin
+from shardmq.replication.core.note import BEGINNING, Key, common_point
+from shardmq.replication.core.state import ReplicaState
+from shardmq.replication.core.timing import RANGE_BYTES, REJOIN_KEYS_MAX
+
+
+class Peer:
+    """What a primary knows of one of its followers or learners.
+
+    Attributes:
+        stream: that the follower opened; 0 for none.
+        acked: index up to which all is on its disk, in this stream.
+        is_complete: whether it holds all.
+        answered: when the last beat was sent that it answered, in seconds on the primary's clock.
+        must_leave: it may not stay in sync: it has to join, or its disk is full.
+        waiting: records that wait behind a read; None where none is under way.
+        request: the read.
+        rejoin: without the edits that are being read.
+        cursor: where its join is; None where none is under way, or its last range was sent.
+    """
+
+    __slots__ = (
+        "acked",
+        "answered",
+        "cursor",
+        "is_complete",
+        "must_leave",
+        "name",
+        "rejoin",
+        "request",
+        "stream",
+        "waiting",
+    )
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.answered = float("-inf")
+        self.must_leave = False
+        self.leave_stream()
+
+    def leave_stream(self) -> None:
+        """Send no records before the follower has said anew what it holds."""
+        self.stream = 0
+        self.acked = 0
+        self.is_complete = False
+        self.waiting: list[Record] | None = None
+        self.request = 0
+        self.rejoin: Rejoin | None = None
+        self.cursor: Key | None = None
+
+
+class CatchUp:
+    """Brings followers up to the primary's store.
+
+    Args:
+        state: of the primary.
+    """
+
+    def __init__(self, state: ReplicaState) -> None:
+        self._state = state
+        self._requests: dict[int, Peer] = {}
+        self._last_request = 0
+
+    def hello(self, peer: Peer, hello: Hello, is_in_sync: bool) -> None:
+        """Find out what a follower lacks, and begin to send it."""
+        state = self._state
+        peer.leave_stream()
+        peer.must_leave = False
+        common = self._common(hello)
+        if common is not None and self._rejoin(peer, hello, common):
+            return
+        if is_in_sync:
+            peer.must_leave = True  # it lacks what it had; it joins once it is out of the set
+            return
+        peer.stream = hello.stream
+        peer.cursor = BEGINNING
+        state.send(
+            peer.name,
+            Join(hello.term, hello.stream, state.incarnation, state.index, state.term, state.clock(), state.history),
+        )
+        self._read_range(peer)
+
+    def _common(self, hello: Hello) -> int | None:
+        """Return the common point, where touched keys lead from there to here."""
+        state = self._state
+        if hello.incarnation != state.incarnation or hello.copied == BEGINNING:
+            return None
+        common = common_point(state.history, state.index, hello.history, hello.index)
+        if common is None or common < state.touched.floor or common < hello.released:
+            return None
+        return common
+
+    def keys_to_fetch(self, hello: Hello, common: int) -> dict[Key, None]:
+        """Return the keys that differ: those of the follower's records that nobody else has, and of those it lacks."""
+        rows = [row for row in hello.touched if row[0] > common]
+        return dict.fromkeys(key for _, keys in (*rows, *self._state.touched.above(common)) for key in keys)
+
+    def _rejoin(self, peer: Peer, hello: Hello, common: int) -> bool:
+        state = self._state
+        keys = self.keys_to_fetch(hello, common)
+        if len(keys) > REJOIN_KEYS_MAX:
+            return False
+        peer.stream = hello.stream
+        peer.cursor = hello.copied
+        peer.rejoin = Rejoin(
+            hello.term,
+            hello.stream,
+            common,
+            state.index,
+            state.term,
+            state.released,
+            state.clock(),
+            state.history,
+            (),
+            state.touched.above(common),
+        )
+        request = self._begin_read(peer)
+        state.effects.append(ReadKeys(request, tuple(sorted(keys))))
+        return True
+
+    def _begin_read(self, peer: Peer) -> int:
+        self._last_request += 1
+        peer.request = self._last_request
+        peer.waiting = []
+        self._requests[peer.request] = peer
+        return peer.request
+
+    def _end_read(self, request: int) -> Peer | None:
+        peer = self._requests.pop(request, None)
+        return peer if peer is not None and peer.request == request else None
+
+    def keys_read(self, event: KeysRead) -> None:
+        """Send what a follower lacks."""
+        peer = self._end_read(event.request)
+        if peer is None or peer.rejoin is None:
+            return
+        rejoin, peer.rejoin = peer.rejoin, None
+        self._send_behind_read(
+            peer,
+            Rejoin(
+                rejoin.term,
+                rejoin.stream,
+                rejoin.common,
+                rejoin.index,
+                rejoin.last_term,
+                rejoin.released,
+                rejoin.clock,
+                rejoin.history,
+                event.edits,
+                rejoin.touched,
+            ),
+        )
+        if peer.cursor is not None:
+            self._read_range(peer)
+
+    def _read_range(self, peer: Peer) -> None:
+        assert peer.cursor is not None
+        request = self._begin_read(peer)
+        self._state.effects.append(ReadRange(request, peer.cursor, RANGE_BYTES))
+
+    def range_read(self, event: RangeRead, term: int) -> None:
+        """Send a range of a join."""
+        peer = self._end_read(event.request)
+        if peer is None or peer.cursor is None:
+            return
+        start, peer.cursor = peer.cursor, event.end
+        self._send_behind_read(peer, Range(term, peer.stream, start, event.end, event.edits))
+
+    def _send_behind_read(self, peer: Peer, message: Message) -> None:
+        effects = self._state.effects
+        effects.append(Send(peer.name, message))
+        effects.extend(Send(peer.name, record) for record in peer.waiting or ())
+        peer.waiting = None
+        peer.request = 0
+
+    def range_ack(self, peer: Peer, ack: RangeAck) -> None:
+        """Go on with a join."""
+        if peer.cursor is not None and peer.waiting is None and ack.end == peer.cursor:
+            self._read_range(peer)

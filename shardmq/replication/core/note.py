@@ -1,0 +1,62 @@
+"""The note that lies in a replica's store, and where two histories part.
+
+The note is part of every commit: what a store holds and what its note says never differ.
+"""
+
+from typing import Final
+
+import msgspec
+
+Key = tuple[int, bytes]
+"""Database and key of a row; rows of a store are in this order."""
+
+BEGINNING: Final[Key] = (0, b"")
+"""Before all rows of a store."""
+
+History = tuple[tuple[int, int], ...]
+"""Terms and the first index of each, oldest first."""
+
+
+class Note(msgspec.Struct, frozen=True):
+    """What a replica's store says about itself.
+
+    Attributes:
+        incarnation: of the group whose records the store holds; "" for a store that holds none yet.
+        promised: the highest term that the replica acknowledged; it refuses lower ones.
+        term: of the last record.
+        index: of the last record; 0 before the first.
+        released: index up to which records were released, as far as the replica knew.
+        history: terms of the records, and where each began.
+        copied: where a join is: rows before this key are there. None where the store is complete.
+    """
+
+    incarnation: str
+    promised: int = 0
+    term: int = 0
+    index: int = 0
+    released: int = 0
+    history: History = ()
+    copied: Key | None = None
+
+
+def common_point(one: History, one_last: int, other: History, other_last: int) -> int | None:
+    """Return the last index up to which two replicas hold the same records.
+
+    A term has one primary, so that a term and an index name one record and all before it. What was released is no
+    help here: a replica may know less of it than it holds (KIP-101).
+
+    Returns:
+        None where the histories have no term in common, and one of them no longer reaches back to the first record.
+    """
+    spans = spans_of(one, one_last)
+    for term, (first, last) in reversed(spans_of(other, other_last).items()):
+        if term in spans and spans[term][0] == first:
+            return min(last, spans[term][1])
+    begins_at_first = all(not history or history[0][1] == 1 for history in (one, other))
+    return 0 if begins_at_first else None
+
+
+def spans_of(history: History, last: int) -> dict[int, tuple[int, int]]:
+    """Return the first and the last index of each term."""
+    ends = [first - 1 for _, first in history[1:]] + [last]
+    return {term: (first, end) for (term, first), end in zip(history, ends, strict=True)} if history else {}

@@ -1,0 +1,84 @@
+"""Links between hosts: they keep order, or lose and tell, as the bus does."""
+
+from typing import TYPE_CHECKING
+
+from shardmq.replication.core.messages import Message
+
+if TYPE_CHECKING:
+    from tests.replication.simulator.world import World
+
+
+class Link:
+    """One direction of a connection."""
+
+    __slots__ = ("backlog", "clear_at", "connection", "is_cut", "slow")
+
+    def __init__(self) -> None:
+        self.connection = 0
+        self.clear_at = 0.0
+        self.is_cut = False
+        self.slow = 0.0
+        self.backlog: list[tuple[int, Message]] = []
+
+
+class Network:
+    """All links. What is sent over a cut waits, as TCP repeats it, until the connection is given up."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self.links: dict[tuple[str, str], Link] = {}
+
+    def link(self, source: str, target: str) -> Link:
+        try:
+            return self.links[source, target]
+        except KeyError:
+            return self.links.setdefault((source, target), Link())
+
+    def send(self, source: str, target: str, message: Message) -> None:
+        link = self.link(source, target)
+        if link.is_cut:
+            link.backlog.append((link.connection, message))
+            return
+        world = self._world
+        draw = world.random.random()
+        link.clear_at = arrival = max(world.now + 0.0002 + 0.002 * draw * draw + link.slow, link.clear_at)
+        world.at(arrival, self._arrive, source, target, link, link.connection, message)
+
+    def _arrive(self, source: str, target: str, link: Link, connection: int, message: Message) -> None:
+        if connection != link.connection and self._world.random.random() < 0.5:
+            return  # lost with its connection; the other half was read from its socket before, and is late
+        if link.is_cut and connection == link.connection:
+            link.backlog.append((connection, message))
+            return
+        self._world.nodes[target].receive(source, message)
+
+    def lose(self, one: str, other: str) -> None:
+        """Lose the connection of two hosts, and tell both, soon."""
+        world = self._world
+        for source, target in ((one, other), (other, one)):
+            link = self.link(source, target)
+            link.connection += 1
+            link.clear_at = world.now
+            late = [message for _, message in link.backlog if world.random.random() < 0.2]
+            link.backlog.clear()
+            for message in late:
+                world.at(world.now + world.random.random(), world.nodes[target].receive, source, message)
+            world.at(world.now + 0.05 * world.random.random(), world.nodes[target].link_lost, source)
+
+    def cut(self, source: str, target: str) -> None:
+        self.link(source, target).is_cut = True
+
+    def heal(self, source: str, target: str) -> None:
+        link = self.link(source, target)
+        if not link.is_cut:
+            return
+        link.is_cut = False
+        backlog, link.backlog = link.backlog, []
+        for connection, message in backlog:
+            if connection == link.connection:
+                self.send(source, target, message)
+
+    def heal_all(self) -> None:
+        for source, target in list(self.links):
+            self.heal(source, target)
+            self.links[source, target].slow = 0.0
