@@ -104,7 +104,7 @@ def streams(
         programs = Programs(folder)
         with brokers_in(folder, shards, peers) as (brokers, absent):
             for turn in range(turns + 1):
-                for name in chosen:
+                for name in chosen if turn % 2 else reversed(chosen):  # what a row leaves to do falls on the next
                     if not turn and ROWS[name].is_less_better:
                         continue  # times need no warming up
                     for broker, who in brokers if turn % 2 else reversed(brokers):
