@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from shardmq.bus.coordinator_link import Outcome
-from shardmq.errors import AuthenticationFailed, ConnectionFault, ReplyCode, RequestError
+from shardmq.errors import AuthenticationFailed, ConnectionFault, ConnectionLost, ReplyCode, RequestError, Unavailable
 from shardmq.gateway.authentication.failed_logins import FailedLogins, Who, who
 from shardmq.gateway.authentication.login_queue import WAIT_SECONDS_MAX, LoginQueue, too_many
 from shardmq.gateway.authentication.password_hashing import PasswordHashing
@@ -104,20 +104,25 @@ class Authenticator:
             "logins_waiting": self._login_queue.waiting + self._login_queue.places,
         }
 
-    def let_in(self, connection: ConnectionInfo, login: Credentials, then: Then, protocol: str = NATIVE) -> None:
+    def let_in(
+        self, connection: ConnectionInfo, login: Credentials, then: Then, protocol: str = NATIVE, growth: int = 0
+    ) -> None:
         """Check a client's password, and that it may open the virtual host; "" is an administrative session.
+
+        A client that has heard of more growth of topics than this gateway waits until the gateway has, too.
 
         Args:
             connection: the client's.
             login: what it gave.
             then: is told.
             protocol: that the login is counted for.
+            growth: that the client has heard of.
         """
 
         async def check() -> None:
             await self._check_user(connection, login)
             if login.vhost:
-                await self._check_vhost(login)
+                await self._check_vhost(login, growth)
             else:
                 self._check_tags(login.user)
 
@@ -258,16 +263,22 @@ class Authenticator:
         if len(self._known) > REMEMBERED_MAX:
             self._known.popitem(last=False)
 
-    async def _check_vhost(self, login: Credentials) -> None:
-        """Check that the user may open the virtual host, and that neither has reached its limit of connections."""
+    async def _check_vhost(self, login: Credentials, growth: int = 0) -> None:
+        """Check that the user may open the virtual host, and that neither has reached its limit of connections.
+
+        The coordinator tells of growth before it answers.
+        """
         topology, name, vhost = self._state.topology, login.user, login.vhost
         self._check_access(name, vhost)
         if name == RUNNER:
             return
-        if any("max-connections" in limits for limits in (topology.vhosts[vhost].limits, topology.users[name].limits)):
+        limits = topology.vhosts[vhost].limits, topology.users[name].limits
+        if growth > topology.grown_to or any("max-connections" in limited for limited in limits):
             admitted: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
             self._state.coordinator.admit(vhost, name, admitted.set_result)
             outcome = await admitted
+            if isinstance(outcome, Unavailable) and growth > topology.grown_to:
+                raise ConnectionLost(f"{outcome.text}; a topic has got partitions that this gateway does not know yet")
             if isinstance(outcome, RequestError):
                 raise AuthenticationFailed(outcome.text, ReplyCode.NOT_ALLOWED)
             self._check_access(name, vhost)  # again: it took a while

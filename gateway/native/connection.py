@@ -12,7 +12,14 @@ from shardmq.errors import ChannelError, ConnectionFault, ProtocolError, ReplyCo
 from shardmq.gateway.authentication.authenticator import Authenticator
 from shardmq.gateway.native.channel import NativeChannel
 from shardmq.gateway.native.dispatch import carry_out, catch_up
-from shardmq.gateway.native.handshake import Handshake, larger_frames, reads_keys, server_properties, serves_http
+from shardmq.gateway.native.handshake import (
+    Handshake,
+    growth_of,
+    larger_frames,
+    reads_keys,
+    server_properties,
+    serves_http,
+)
 from shardmq.gateway.native.outbox import Outbox
 from shardmq.gateway.native.publish import publish
 from shardmq.gateway.session.client import Client, packed_properties
@@ -34,6 +41,7 @@ from shardmq.protocol.native.operations.connection import (
     Refused,
 )
 from shardmq.protocol.native.operations.fields import Operation
+from shardmq.protocol.native.operations.topics import TopicsGrown
 
 
 class NativeConnection(Outbox):
@@ -167,11 +175,13 @@ class NativeConnection(Outbox):
         self._heartbeat = operation.heartbeat
         self.host.opened(self, client)
         self._reader.allow(REQUEST_BYTES_MAX, larger_frames(self.message_bytes_max, client.is_administrator))
-        properties = server_properties(operation.heartbeat, self.message_bytes_max)
+        properties = server_properties(operation.heartbeat, self.message_bytes_max, self.state.topology.grown_to)
         if client.is_administrative:
             properties["tags"] = list(client.tags)
         self.send(Ok(operation.request, 0, properties))
         self.state.alarms.join(self)
+        if growth_of(operation.client) is not None:
+            self.state.growth.join(self)
 
     def close(self, fault: ShardmqError) -> None:
         """Tell the client why, send what is waiting, and hang up."""
@@ -179,6 +189,11 @@ class NativeConnection(Outbox):
             return
         self.send(ConnectionClose(fault.code, fault.text))
         self.finish()
+
+    def topics_grown(self, growth: int) -> None:
+        """Tell the client, which publishes by the new partitions from then on."""
+        if not self.is_closing:
+            self.send(TopicsGrown(growth))
 
     def block(self, reason: str) -> None:
         """Hold publishes from now on: an alarm is on."""

@@ -88,10 +88,10 @@ class Handshake:
                 connection.close(fault)
 
         protocol = HTTP if serves_http(operation.client) else NATIVE
-        self._authenticator.let_in(connection, credentials, checked, protocol)
+        self._authenticator.let_in(connection, credentials, checked, protocol, growth_of(operation.client) or 0)
 
 
-def server_properties(heartbeat: int, message_bytes_max: int) -> dict[str, Any]:
+def server_properties(heartbeat: int, message_bytes_max: int, growth: int) -> dict[str, Any]:
     """What the client is told of the broker and of its limits, once it is let in."""
     return {
         "product": "shardmq",
@@ -102,12 +102,19 @@ def server_properties(heartbeat: int, message_bytes_max: int) -> dict[str, Any]:
         "channel_max": CHANNELS_MAX,
         "message_max": message_bytes_max,
         "record_keys": True,
+        "growth": growth,
     }
 
 
 def reads_keys(properties: Mapping[str, Any]) -> bool:
     """Whether a client says of itself that it reads batches in which each message has a routing key of its own."""
     return properties.get("record_keys") is True
+
+
+def growth_of(properties: Mapping[str, Any]) -> int | None:
+    """The newest growth of topics that a client says it has heard of; None where it hears of none."""
+    growth = properties.get("growth")
+    return growth if type(growth) is int and growth >= 0 else None
 
 
 def serves_http(properties: Mapping[str, Any]) -> bool:

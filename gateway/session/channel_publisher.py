@@ -90,6 +90,7 @@ class ChannelPublisher:
         request, count = publish.request, publish.count
         self.published += count
         is_plain = not (publish.delay_ms or publish.transaction or publish.producer == 0 or records is not None)
+        is_plain = is_plain and not 0 < publish.growth < state.topology.grown_to
         if is_plain and state.firehose is None and (planned := self._known_plan(publish)) is not None:
             link, plan = planned
             plan.tally.count(count, len(plan.queues))
@@ -101,8 +102,7 @@ class ChannelPublisher:
             client.permissions.check_topic("write", exchange, key)
             if publish.transaction:
                 client.check_staging(publish.transaction, publish.producer)
-            find = self._routes(publish.transaction).find if publish.transaction else state.find_route
-            route = find(client.vhost, exchange, key)
+            route = self._routes(publish).find(client.vhost, exchange, key)
             is_plain = is_plain and route is not None and route.turns is None
             route = route if route is None or route.turns is None else _in_turn(route.turns, publish)
             if route is None or (records is not None and not is_uniform(records)):
@@ -145,10 +145,9 @@ class ChannelPublisher:
             self._plans_of = state.topology_changes
         return self._plans.get((publish.routing_key, publish.exchange, publish.flags))
 
-    def _routes(self, transaction: int) -> Routes:
-        """The routes of messages in a transaction; 0 is none."""
-        routes = self.client.state.routes
-        return routes.of_transaction(transaction) if transaction else routes
+    def _routes(self, publish: BasicPublish) -> Routes:
+        """The routes of a publish."""
+        return self.client.state.routes.of_publish(publish)
 
     def _plan(self, publish: BasicPublish, link: ShardLink, queues: tuple[int, ...]) -> None:
         """Remember how messages like these go."""
@@ -219,7 +218,7 @@ class ChannelPublisher:
         client, state = self.client, self.client.state
         exchange, key, producer = publish.exchange, publish.routing_key, publish.producer
         may_sort = not publish.transaction and (not producer or producer >= FRAMED_PRODUCERS)
-        routes = self._routes(publish.transaction)
+        routes = self._routes(publish)
         splitter = PublishSplitter(state, routes, client.vhost, client.user, exchange, key, may_sort)
         turns = turns_of(publish) if producer else [(0, publish.count, getrandbits(TURN_BITS))]
         if len(turns) > 1 and not routes.router.turns(client.vhost, exchange, key):
@@ -247,7 +246,7 @@ class ChannelPublisher:
                 raise PreconditionFailed(
                     f"producer {producer} may send again in other frames; it publishes messages of one key at a time"
                 )
-            turn, routes = turn_of_keyed(publish), self._routes(publish.transaction)
+            turn, routes = turn_of_keyed(publish), self._routes(publish)
             splitter = PublishSplitter(
                 client.state, routes, client.vhost, client.user, publish.exchange, "", True, turn
             )

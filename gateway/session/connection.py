@@ -273,6 +273,7 @@ class ClientConnection(ClientSocket):
     def release(self) -> None:
         """Give back what the client has here: consumers, what is unacked, exclusive queues."""
         self.state.alarms.leave(self)
+        self.state.growth.leave(self)
         if self.session is not None:
             self.host.left(self.session.client)
             for channel in self.session.channels:

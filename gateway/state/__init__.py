@@ -6,6 +6,7 @@ permissions.py    A user's permissions in a virtual host, applied to names.
 direct_replies.py Answers that go from one client of this gateway to another, past the shard of their queue.
 memberships.py    Members of consumer groups, and their way to the coordinator.
 traffic.py        What clients did, counted where it happens, and kept when they leave.
+growth.py         Which connections hear that topics have got partitions.
 alarms.py         Which alarms are on, and which connections they block.
 message_loans.py  Room for large messages: lent to connections, message by message, within one limit for each and one
                   for all.

@@ -20,6 +20,7 @@ from shardmq.gateway.events.topology import TopologyEvents
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.state.alarms import Alarms
 from shardmq.gateway.state.direct_replies import DirectReplies
+from shardmq.gateway.state.growth import Growth
 from shardmq.gateway.state.memberships import Memberships
 from shardmq.gateway.state.message_loans import Lender
 from shardmq.gateway.state.permissions import Permissions
@@ -72,6 +73,7 @@ class GatewayState:
         alarms: of this process and all shards.
         lender: of room for large messages.
         memberships: of consumers in groups.
+        growth: of topics.
         replies: to requests of this gateway's clients.
         watermarks: of this process's memory.
         time_slices: of connections with much to do.
@@ -117,6 +119,8 @@ class GatewayState:
             self.table,
         )
         self.memberships = Memberships(self.coordinator)
+        self.growth = Growth(self.topology)
+        self.coordinator.follow(self.growth)
         self.alarms = Alarms()
         self.time_slices = TimeSlices(asyncio.get_running_loop())
         self.traffic = Traffic()

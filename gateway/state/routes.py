@@ -10,9 +10,10 @@ from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.state.traffic import Traffic
 from shardmq.message.properties import Properties
 from shardmq.message.record_batch import KEYED
+from shardmq.protocol.native.operations.basic import BasicPublish
 from shardmq.topology.arguments import QueueArguments
 from shardmq.topology.entities import REPLY_QUEUES, Queue
-from shardmq.topology.partitions import router_for
+from shardmq.topology.partitions import router_at, router_for
 from shardmq.topology.policies.matching import Policies
 from shardmq.topology.router import Router
 from shardmq.topology.topology import Topology
@@ -20,8 +21,8 @@ from shardmq.topology.topology import Topology
 ROUTES_MAX: Final = 65_536
 """Routes remembered; past it they are forgotten all at once, which costs less than keeping their order of use."""
 
-TRANSACTIONS_KNOWN_MAX: Final = 1024
-"""Transactions whose routes are remembered; past it they are forgotten all at once."""
+OTHERS_KNOWN_MAX: Final = 1024
+"""Transactions, and steps of growth, whose routes are remembered; past it they are forgotten all at once."""
 
 
 class Route(tuple[tuple[ShardLink, tuple[int, ...]], ...]):
@@ -111,22 +112,33 @@ class Routes:
         self._by_queues: dict[tuple[int, ...], Route] = {}
         self._plans: dict[tuple[tuple[int, ...], str, str, int, int], PublishPlan] = {}
         self._of_transactions: dict[int, Routes] = {}
+        self._of_growth: dict[int, Routes] = {}
 
     @property
     def router(self) -> Router:
         """What finds them."""
         return self._router or self._topology.router
 
-    def of_transaction(self, number: int) -> "Routes":
-        """The routes of an undecided transaction: its topics have the partitions that they had when it began."""
-        routes = self._of_transactions.get(number)
+    def of_publish(self, publish: BasicPublish) -> "Routes":
+        """The routes of a publish: topics have the partitions that they had when its transaction began.
+
+        Outside of transactions, they have those that its publisher knew when it was sent first.
+        """
+        if publish.transaction:
+            return self._remembered(self._of_transactions, publish.transaction, router_for)
+        if publish.growth and publish.growth < self._topology.grown_to:
+            return self._remembered(self._of_growth, publish.growth, router_at)
+        return self
+
+    def _remembered(self, known: "dict[int, Routes]", number: int, find: Callable[[Topology, int], Router]) -> "Routes":
+        routes = known.get(number)
         if routes is None:
-            router = router_for(self._topology, number)
+            router = find(self._topology, number)
             is_other = router is not self._topology.router
             routes = Routes(self._topology, self._links, self._traffic, router) if is_other else self
-            if len(self._of_transactions) >= TRANSACTIONS_KNOWN_MAX:
-                self._of_transactions.clear()
-            self._of_transactions[number] = routes
+            if len(known) >= OTHERS_KNOWN_MAX:
+                known.clear()
+            known[number] = routes
         return routes
 
     def find(self, vhost: str, exchange: str, key: str) -> Route | None:
@@ -215,3 +227,4 @@ class Routes:
         self._by_queues.clear()
         self._plans.clear()
         self._of_transactions.clear()
+        self._of_growth.clear()

@@ -103,8 +103,8 @@ class Topic(msgspec.Struct, frozen=True, array_like=True):
         partitions: ids of its queues, in order; partitions are added, never removed.
         arguments: as declared.
         epoch: 1 when it is new, and one more each time partitions are added.
-        growth: for each time partitions were added, as far as undecided transactions need to know: the number of the
-            next new transaction then, and how many partitions there had been.
+        growth: for each time partitions were added: the number of the next new transaction then, and how many
+            partitions there had been.
     """
 
     vhost: str
@@ -113,6 +113,11 @@ class Topic(msgspec.Struct, frozen=True, array_like=True):
     arguments: dict[str, Any] = {}
     epoch: int = 1
     growth: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def grown_to(self) -> int:
+        """The id of the first queue that was added last; 0 where none was added."""
+        return self.partitions[self.growth[-1][1]] if self.growth else 0
 
 
 class Vhost(msgspec.Struct, frozen=True, array_like=True):

@@ -41,7 +41,8 @@ class Topology:
         permissions: by user and virtual host.
         transactions: the undecided ones, by number.
         topics: by virtual host and name.
-        grown: the topics among them that an undecided transaction may know with fewer partitions.
+        grown: the topics among them that have got partitions since they were declared.
+        grown_to: the id of the first queue that was added to a topic last; 1 before any was.
         policies: and operator policies.
         topic_permissions: by user and virtual host, then by exchange.
         tracing: the part of messages that is traced, by virtual host; 0 to 1. Others are not traced.
@@ -64,6 +65,7 @@ class Topology:
         self._transactions_by_name: dict[tuple[str, str], OpenTransaction] = {}
         self.topics: dict[tuple[str, str], Topic] = {}
         self.grown: set[tuple[str, str]] = set()
+        self.grown_to = 1
         self._partitions: dict[int, tuple[str, str]] = {}  # names of topics, by id of the queue
         self._queues_by_id: dict[int, Queue] = {}
         self._bindings_by_exchange: dict[tuple[str, str], dict[BindingId, Binding]] = {}
@@ -311,6 +313,7 @@ class Topology:
         self.topics[name] = topic
         if topic.growth:
             self.grown.add(name)
+            self.grown_to = max(self.grown_to, topic.grown_to)
         self._partitions.update(dict.fromkeys(topic.partitions, name))
 
     def _remove_topic(self, change: kinds.TopicRemoved) -> None:

@@ -44,6 +44,29 @@ def by_key(channel: shardmq.Channel) -> None:
         publisher.publish_keyed("grows", [(f"key-{number}", b"%d" % number) for number in range(COUNT)])
 
 
+def one_by_one(channel: shardmq.Channel) -> None:
+    with channel.publisher() as publisher:
+        for number in range(COUNT):
+            publisher.publish("grows", f"key-{number}", b"%d" % number)
+
+
+def under_a_key(channel: shardmq.Channel) -> None:
+    with channel.publisher() as publisher:
+        publisher.publish_many("grows", MOVING_KEY, numbers(0, COUNT))
+
+
+def by_turns(channel: shardmq.Channel) -> None:
+    with channel.publisher() as publisher:
+        publisher.publish_many("grows", "any", numbers(0, COUNT // 2))
+        publisher.publish_many("grows", "other", numbers(COUNT // 2, COUNT))
+
+
+def by_another_exchange(channel: shardmq.Channel) -> None:
+    channel.exchange_bind("grows", "amq.fanout")
+    with channel.publisher() as publisher:
+        publisher.publish_many("amq.fanout", MOVING_KEY, numbers(0, COUNT))
+
+
 def by_header(channel: shardmq.Channel) -> None:
     properties = shardmq.Properties(headers={"x-partition": 1})
     with channel.publisher() as publisher:
@@ -84,21 +107,25 @@ def by_another_exchange_in_transaction(channel: shardmq.Channel) -> None:
 
 
 @pytest.mark.parametrize(
-    ("publish", "partitioner", "grows", "copies"),
+    ("publish", "partitioner", "grows"),
     [
-        pytest.param(by_key, "key", False, 1, id="the topic stays as it is"),
-        pytest.param(by_key, "key", True, 2, id="keys have another partition"),
-        pytest.param(by_header, "explicit", True, 1, id="messages say their partition"),
-        pytest.param(by_queue, "key", True, 1, id="partitions are named as queues"),
-        pytest.param(in_transaction, "key", True, 1, id="a transaction"),
-        pytest.param(under_a_key_in_transaction, "key", True, 1, id="a transaction, one key"),
-        pytest.param(with_properties_in_transaction, "key", True, 1, id="a transaction, properties"),
-        pytest.param(by_turns_in_transaction, "key", True, 1, id="a transaction, in turns"),
-        pytest.param(by_another_exchange_in_transaction, "key", True, 1, id="a transaction, another exchange"),
+        pytest.param(by_key, "key", False, id="the topic stays as it is"),
+        pytest.param(by_key, "key", True, id="keys have another partition"),
+        pytest.param(one_by_one, "key", True, id="keys have another partition, one by one"),
+        pytest.param(under_a_key, "key", True, id="one key has another partition"),
+        pytest.param(by_turns, "round-robin", True, id="in turns"),
+        pytest.param(by_another_exchange, "key", True, id="another exchange"),
+        pytest.param(by_header, "explicit", True, id="messages say their partition"),
+        pytest.param(by_queue, "key", True, id="partitions are named as queues"),
+        pytest.param(in_transaction, "key", True, id="a transaction"),
+        pytest.param(under_a_key_in_transaction, "key", True, id="a transaction, one key"),
+        pytest.param(with_properties_in_transaction, "key", True, id="a transaction, properties"),
+        pytest.param(by_turns_in_transaction, "key", True, id="a transaction, in turns"),
+        pytest.param(by_another_exchange_in_transaction, "key", True, id="a transaction, another exchange"),
     ],
 )
-def test_what_is_sent_again_as_a_topic_grows_is_stored_once_in_transactions_and_where_its_partition_is_the_same(
-    channel: shardmq.Channel, proxy: Proxy, publish: Publish, partitioner: str, grows: bool, copies: int
+def test_what_is_sent_again_as_a_topic_grows_is_stored_once(
+    channel: shardmq.Channel, proxy: Proxy, publish: Publish, partitioner: str, grows: bool
 ) -> None:
     channel.topic_declare("grows", 2, partitioner=partitioner)
     is_cut, has_grown = threading.Event(), threading.Event()
@@ -128,7 +155,7 @@ def test_what_is_sent_again_as_a_topic_grows_is_stored_once_in_transactions_and_
     def are_there() -> bool:
         partitions = range(5 if grows else 2)
         found = Counter(message.body for number in partitions for message in channel.pull("grows", number, 0, 1000))
-        return len(found) == COUNT and max(found.values()) == copies
+        return len(found) == found.total() == COUNT
 
     until(are_there, "all is stored")
     channel.topic_delete("grows")
@@ -214,3 +241,66 @@ def test_transactions_go_by_the_partitions_of_their_beginning_whoever_dies_and_h
         channel.basic_publish("grows", "key-27", b"new")
         found = [[message.body for message in channel.pull("grows", number, 0, 1000)] for number in range(5)]
     assert [sorted(bodies) for bodies in found] == [[b"early", b"meanwhile"], [], [b"between"], [b"new"], []]
+
+
+KILLED = ("gateway-0", "gateway-1", "coordinator", "gateway-0")
+
+
+class KeyedProducer(threading.Thread):
+    """Publishes under keys of its own, in all the ways there are, over a connection that recovers."""
+
+    def __init__(self, broker: Broker, name: str) -> None:
+        super().__init__(daemon=True)
+        self.name = name
+        self.confirmed = self._seen = 0
+        self.is_stopping = threading.Event()
+        self._url = broker.url
+
+    def has_gone_on(self) -> bool:
+        """Whether it published something since this was asked and true."""
+        before, self._seen = self._seen, self.confirmed
+        return self._seen > before
+
+    def run(self) -> None:
+        with shardmq.connect(self._url, recovery=QUICK, timeout=60) as connection:
+            channel = connection.channel()
+            while not self.is_stopping.is_set():
+                bodies = [f"{self.name} {self.confirmed + number}".encode() for number in range(300)]
+                with channel.publisher() as publisher:
+                    publisher.publish_keyed("grows", [(f"key-{body[-2:]!r}", body) for body in bodies[:100]])
+                    publisher.publish_many("grows", MOVING_KEY, bodies[100:200])
+                    for body in bodies[200:]:
+                        publisher.publish("grows", f"key-{body[-2:]!r}", body)
+                self.confirmed += len(bodies)
+
+
+def test_what_is_published_is_stored_once_as_a_topic_grows_and_processes_are_killed(start_broker: StartBroker) -> None:
+    broker = start_broker(shards=2, gateways=2)
+    producers = [KeyedProducer(broker, name) for name in ("first", "second")]
+    with shardmq.connect(broker.url, recovery=QUICK, timeout=60) as connection:
+        channel = connection.channel()
+        channel.topic_declare("grows", 1)
+        for producer in producers:
+            producer.start()
+        for count, killed in enumerate(KILLED, 2):
+            for producer in producers:
+                until(producer.has_gone_on, f"{producer.name} goes on")
+            growing = threading.Thread(target=channel.topic_extend, args=("grows", count), daemon=True)
+            growing.start()
+            broker.kill_and_wait(killed)
+            growing.join(60)
+            assert not growing.is_alive()
+        for producer in producers:
+            producer.is_stopping.set()
+        for producer in producers:
+            producer.join(60)
+            assert not producer.is_alive()
+        found: Counter[bytes] = Counter()
+        for number in range(1 + len(KILLED)):
+            offset = 0
+            while messages := channel.pull("grows", number, offset, 10_000).messages:
+                found.update(message.body for message in messages)
+                offset += len(messages)
+    wanted = {f"{producer.name} {number}".encode() for producer in producers for number in range(producer.confirmed)}
+    assert found.keys() == wanted
+    assert found.total() == len(wanted)

@@ -7,9 +7,10 @@ from shardmq.coordinator.rules.access import new_vhost
 from shardmq.coordinator.rules.changes import changes_for
 from shardmq.coordinator.rules.queues import QueuePlacement
 from shardmq.coordinator.rules.transactions import TransactionFacts, outcome_of
-from shardmq.topology.changes import Change, TransactionEnded
-from shardmq.topology.commands import BeginTransaction, DeclareTopic, ExtendTopic
-from shardmq.topology.partitions import router_for
+from shardmq.message.properties import Properties
+from shardmq.topology.changes import Change, QueueAdded, TransactionEnded
+from shardmq.topology.commands import BeginTransaction, Command, DeclareQueue, DeclareTopic, DeleteTopic, ExtendTopic
+from shardmq.topology.partitions import router_at, router_for
 from shardmq.topology.topology import Topology
 
 STEPS = st.lists(st.sampled_from(["begin", "begin again", "end", "decide", "tell", "restart"]), max_size=30)
@@ -20,13 +21,12 @@ class Model:
 
     def __init__(self) -> None:
         self.topology = Topology()
-        self.next_number = 1
+        self.next_number = self.next_queue = 1
         self.coming: list[Change] = []
         self.counts: dict[int, int] = {}
         for change in new_vhost("/"):
             self.topology.apply(change)
-        for change in self._changes(DeclareTopic("/", "t", 1, {})):
-            self.topology.apply(change)
+        self.carry_out(DeclareTopic("/", "t", 1, {}))
 
     def step(self, kind: str, choice: int) -> None:
         if kind == "begin":
@@ -48,6 +48,10 @@ class Model:
             if kind == "restart":
                 self.topology.load(self.topology.snapshot())
 
+    def carry_out(self, command: Command) -> None:
+        for change in self._changes(command):
+            self.topology.apply(change)
+
     @property
     def told(self) -> int:
         return len(self.topology.topics["/", "t"].partitions)
@@ -56,9 +60,10 @@ class Model:
         number = sorted(self.counts)[choice % len(self.counts)]
         return number, self.topology.transactions[number].name
 
-    def _changes(self, command: DeclareTopic | ExtendTopic) -> list[Change]:
-        next_queue = 1 + max((queue.id for queue in self.topology.queues.values()), default=0)
-        return changes_for(self.topology, command, QueuePlacement(next_queue, 2, {}, self.next_number))
+    def _changes(self, command: Command) -> list[Change]:
+        changes = changes_for(self.topology, command, QueuePlacement(self.next_queue, 2, {}, self.next_number))
+        self.next_queue += sum(isinstance(change, QueueAdded) for change in changes)
+        return changes
 
     def _begin(self, name: str) -> None:
         facts = TransactionFacts(self.next_number, 0, growing=[("/", "t"), ("other", "t")] if self.coming else [])
@@ -79,18 +84,52 @@ def test_each_transaction_has_its_partitions_all_along(steps: list[str], stride:
         assert everybody.count == model.told
 
 
-def test_of_the_growth_is_kept_what_undecided_transactions_need() -> None:
+def test_all_growth_is_kept() -> None:
     model = Model()
     for kind in ["decide", "tell", "begin", "begin", "decide", "tell", "begin", "decide", "tell"]:
         model.step(kind, 0)
-    topics = model.topology.topics
-    assert topics["/", "t"].growth == ((3, 2), (4, 3))
-    for kind in ["end", "end", "decide", "tell"]:
-        model.step(kind, 0)
-    assert topics["/", "t"].growth == ((4, 3),)
-    for kind in ["end", "decide", "tell"]:
-        model.step(kind, 0)
-    assert topics["/", "t"].growth == ()
+    assert model.topology.topics["/", "t"].growth == ((1, 1), (3, 2), (4, 3))
+
+
+GROWING = st.lists(
+    st.sampled_from(["publish", "grow", "grow another", "queue", "restart", "delete another"]), max_size=30
+)
+
+
+@settings(max_examples=150)
+@given(GROWING, st.integers(1, 50))
+def test_what_is_sent_again_goes_by_the_partitions_that_there_were(steps: list[str], stride: int) -> None:
+    model = Model()
+    topology, published, counts = model.topology, {1: 1}, {"t": 1}
+    for place, kind in enumerate(steps):
+        if kind == "publish":
+            published.setdefault(topology.grown_to, counts["t"])
+        elif kind.startswith("grow"):
+            name = "t" if kind == "grow" else "another"
+            if ("/", name) not in topology.topics:
+                counts[name] = 1 + place * stride % 3
+                model.carry_out(DeclareTopic("/", name, counts[name], {}))
+            counts[name] += 1 + place * stride % 3
+            model.carry_out(ExtendTopic("/", name, counts[name]))
+        elif kind == "queue":
+            model.carry_out(DeclareQueue("/", f"queue-{place}", True, {}, False, "", False))
+        elif kind == "delete another" and ("/", "another") in topology.topics:
+            model.carry_out(DeleteTopic("/", "another"))
+        elif kind == "restart":
+            topology.load(topology.snapshot())
+        for growth, count in published.items():
+            topic = router_at(topology, growth).topic("/", "t")
+            assert topic is not None
+            assert topic.count == count
+
+
+def test_where_messages_say_their_partition_they_may_name_new_ones() -> None:
+    model = Model()
+    model.carry_out(DeclareTopic("/", "named", 1, {"x-partitioner": "explicit"}))
+    model.carry_out(ExtendTopic("/", "named", 3))
+    properties = Properties(headers={"x-partition": 2})
+    (queue,) = router_at(model.topology, 1).route_message("/", "named", [""], properties)
+    assert queue.name == "named-2"
 
 
 def test_the_routes_of_a_transaction_have_no_partition_that_was_added() -> None:

@@ -19,6 +19,7 @@ class ServerProperties(msgspec.Struct, frozen=True):
         message_max: the largest body of a message that it takes, in bytes.
         tags: of the user, where this is an administrative session.
         record_keys: whether it takes publishes in which each message has a routing key of its own.
+        growth: a number that rises whenever a topic gets partitions; 0 where it tells of none.
     """
 
     product: str = ""
@@ -30,6 +31,7 @@ class ServerProperties(msgspec.Struct, frozen=True):
     message_max: int = MESSAGE_BYTES_MAX
     tags: tuple[str, ...] = ()
     record_keys: bool = False
+    growth: int = 0
 
 
 class QueueDeclared(msgspec.Struct, frozen=True):

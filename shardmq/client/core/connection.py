@@ -100,6 +100,7 @@ class ConnectionCore:
 
         def finish(result: object) -> ServerProperties:
             state.server = result_of(ServerProperties, result)
+            state.growth = state.server.growth
             if state.is_open:
                 state.restore = Restore(state)
                 state.restore.begin()
@@ -107,8 +108,9 @@ class ConnectionCore:
                 state.is_open = state.is_up = state.goes_straight = True
             return state.server
 
+        told = {**client, "growth": state.growth}
         operation = ConnectionOpen(
-            0, PROTOCOL_VERSION, address.user, address.password, address.vhost, state.heartbeat, client
+            0, PROTOCOL_VERSION, address.user, address.password, address.vhost, state.heartbeat, told
         )
         state.send_request(PendingRequest(None, operation, reply, finish))
 
@@ -259,6 +261,7 @@ class ConnectionCore:
             producer,
             sequence,
             transaction,
+            state.growth,
         )
         if number:
             state.outgoing.append(encode_publish(operation))

@@ -50,6 +50,7 @@ from shardmq.protocol.native.operations.connection import (
 )
 from shardmq.protocol.native.operations.fields import Operation, TagRanges
 from shardmq.protocol.native.operations.groups import GroupAssigned, GroupReleased, GroupRevoked
+from shardmq.protocol.native.operations.topics import TopicsGrown
 
 _PASSING: Final = frozenset({ReplyCode.CONNECTION_FORCED, ReplyCode.RESOURCE_ERROR, ReplyCode.INTERNAL_ERROR})
 """A connection refused with one of these may be opened a moment later."""
@@ -76,6 +77,7 @@ class FrameDispatcher:
             BasicCancelled: self._on_cancelled,
             GroupAssigned: self._on_assigned,
             GroupRevoked: self._on_revoked,
+            TopicsGrown: self._on_grown,
             ChannelClose: self._on_channel_close,
             ConnectionClose: self._on_connection_close,
             ConnectionBlocked: self._on_blocked,
@@ -245,6 +247,9 @@ class FrameDispatcher:
             self._state.blocked = None
             self._state.pump()
             self._state.observer.unblocked()
+
+    def _on_grown(self, notice: TopicsGrown) -> None:
+        self._state.growth = notice.growth
 
     def _on_heartbeat(self, _: Heartbeat) -> None:
         """The transport has noticed that something was read."""

@@ -21,6 +21,7 @@ from shardmq.protocol.native.frames import FrameReader
 from shardmq.protocol.native.operations.basic import BasicDeliver, BasicNack
 from shardmq.protocol.native.operations.codec import encode
 from shardmq.protocol.native.operations.fields import ClientRequest, Operation
+from shardmq.protocol.native.operations.publishing import encode_publish
 
 PUMP_BYTES: Final = 1 << 20
 """What was held is sent in portions of about so much, so that it is not all copied at once."""
@@ -50,6 +51,7 @@ class ConnectionState:
         observer: who is told what happens to it.
         meter: counts messages for the program's metrics, if it wants them.
         reader: what was read of the next frame.
+        growth: of topics, the newest that the broker told of; what is published says it, and is sent again with it.
         last_request: the highest request number that was sent.
         pending: requests under way, by their number.
         by_number: channels, by their number.
@@ -80,6 +82,7 @@ class ConnectionState:
         self.observer: Observer = observer or Unobserved()
         self.meter = meter
         self.reader = FrameReader(HEARD_BYTES_MAX)
+        self.growth = 0
         self.last_request = 0
         self.pending: dict[int, PendingRequest[Any]] = {}
         self.by_number: dict[int, ChannelCore] = {}
@@ -214,7 +217,7 @@ class ConnectionState:
                 confirms, operation = entry
                 self.last_request += 1
                 force_setattr(operation, "request", self.last_request)
-                self.send(operation)
+                self.outgoing.append(encode_publish(operation))
                 channel.unconfirmed[self.last_request] = (confirms, operation)
                 room -= len(operation.records)
         channel.held.extendleft(reversed(kept))

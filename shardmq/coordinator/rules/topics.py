@@ -108,7 +108,7 @@ def _partitions_added(topology: Topology, topic: Topic, count: int, places: Queu
         if binding_id(binding) not in topology.bindings:
             changes.append(BindingAdded(binding))
     partitions = (*topic.partitions, *[queue.id for queue in queues])
-    growth = growth_with(topic, places.next_transaction, topology.transactions.values()) if topic.partitions else ()
+    growth = growth_with(topic, places.next_transaction) if topic.partitions else ()
     return [*changes, TopicPut(Topic(vhost, name, partitions, topic.arguments, topic.epoch + 1, growth))]
 
 

@@ -43,7 +43,9 @@ class Partition(ExchangeType):
         return len(self._bound)
 
     def first(self, count: int) -> "Partition":
-        """An exchange with the first so many of these partitions."""
+        """An exchange with the first so many of these partitions; itself where messages say which they go to."""
+        if self._partitioner == "explicit":
+            return self
         fewer = Partition({PARTITIONER: self._partitioner})
         fewer._bound = {number: destination for number, destination in self._bound.items() if number < count}
         return fewer

@@ -30,6 +30,9 @@ class BasicPublish(Operation, frozen=True):
     queues so much later. `producer` and `sequence` make it harmless to publish again: message i is number `sequence +
     i` of that producer, and a queue takes each number once. In each queue, a producer's numbers rise; 0 is none.
 
+    `growth` is the newest that the client had heard of when it sent the messages first, from the answer to
+    ConnectionOpen or TopicsGrown: topics have no more partitions for them than they had then. 0 is for all there are.
+
     With a `transaction`, the number from TransactionBegin, messages are staged for the attempt that `producer` names
     then. They are confirmed when they are on disk, and in no queue before the transaction is committed.
     """
@@ -45,6 +48,7 @@ class BasicPublish(Operation, frozen=True):
     producer: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     sequence: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     transaction: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    growth: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
 
     def __post_init__(self) -> None:
         if self.flags & ~FLAGS:

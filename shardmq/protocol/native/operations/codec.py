@@ -111,6 +111,7 @@ OPERATIONS: Final[dict[int, type[Operation]]] = {
     88: topology.ShovelReport,
     90: statistics.FindingsTell,
     91: reads.DeathsSearch,
+    92: topics.TopicsGrown,
 }
 """Operations by the type of their frame. A number never changes its meaning."""
 
@@ -150,6 +151,7 @@ FROM_SERVER: Final[frozenset[type[Operation]]] = frozenset(
         connection.ConnectionUnblocked,
         groups.GroupAssigned,
         groups.GroupRevoked,
+        topics.TopicsGrown,
     }
 )
 FROM_CLIENT: Final[frozenset[type[Operation]]] = frozenset(OPERATIONS.values()) - (

@@ -19,7 +19,8 @@ class ConnectionOpen(Operation, frozen=True):
     `heartbeat` is in seconds, 0 for none. With user and password "", the client is the user that its TLS certificate
     has as common name. The answer is Ok with the server's properties: `{"product", "version", "protocol", "heartbeat",
     "frame_max", "channel_max", "message_max"}`. A publish may have `frame_max` bytes, the body of a message
-    `message_max`.
+    `message_max`. A client that gives the newest `growth` it has heard of, 0 at first, among its properties, hears of
+    growth: it is in the answer, too.
     """
 
     request: Request

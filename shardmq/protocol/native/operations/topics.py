@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from shardmq.protocol.native.operations.fields import AfterLoss, Arguments, ClientRequest, Name
+from shardmq.protocol.native.operations.fields import AfterLoss, Arguments, ClientRequest, Name, Operation
 
 Partitions = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 """How many partitions a topic is to have."""
@@ -51,3 +51,12 @@ class TopicInfo(ClientRequest, frozen=True):
     after_loss = AfterLoss.ASK_AGAIN
 
     topic: Name
+
+
+class TopicsGrown(Operation, frozen=True):
+    """A topic has got partitions; `growth` is what publishes say from now on.
+
+    Told to clients that gave a `growth` when they connected.
+    """
+
+    growth: int
