@@ -1,11 +1,13 @@
-"""Frames of large publishes."""
+"""Frames of publishes: large ones, and those for brokers that know of no growth."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shardmq.protocol.native.frames import HEADER
 from shardmq.protocol.native.operations.basic import BasicPublish
-from shardmq.protocol.native.operations.codec import encode
+from shardmq.protocol.native.operations.codec import TYPES, encode
 from shardmq.protocol.native.operations.publishing import LARGE_BYTES, encode_publish
 
 NUMBERS = st.integers(0, 2**63 - 1)
@@ -22,6 +24,7 @@ NUMBERS = st.integers(0, 2**63 - 1)
     st.integers(0, 2**32 - 1),
     NUMBERS,
     NUMBERS,
+    st.just(0) | NUMBERS,
 )
 def test_the_frame_is_what_encode_makes(
     request: int,
@@ -34,9 +37,18 @@ def test_the_frame_is_what_encode_makes(
     delay_ms: int,
     producer: int,
     sequence: int,
+    growth: int,
 ) -> None:
-    operation = BasicPublish(request, channel, exchange, key, flags, count, bytes(size), delay_ms, producer, sequence)
-    assert encode_publish(operation) == encode(operation)
+    operation = BasicPublish(
+        request, channel, exchange, key, flags, count, bytes(size), delay_ms, producer, sequence, 0, growth
+    )
+    frame = encode_publish(operation)
+    if growth:
+        assert frame == encode(operation)
+    else:
+        fields = msgspec.structs.astuple(operation)[:-1]
+        assert frame[HEADER.size :] == msgspec.msgpack.encode(fields)
+        assert HEADER.unpack_from(frame) == (TYPES[BasicPublish], len(frame) - HEADER.size)
 
 
 def test_a_name_without_utf8_is_refused_as_encode_does() -> None:
