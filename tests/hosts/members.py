@@ -43,9 +43,11 @@ def state(pid: int) -> str:
         return "X"
 
 
-def temporary_folder(what: str) -> Path:
+def temporary_folder(what: str, parent: Path | None = None) -> Path:
     """A folder in memory, where there is such, whose name says whose it is; `remove_leftovers` finds it by that."""
-    return Path(tempfile.mkdtemp(prefix=f"shardmq-{os.getpid()}-{what}-", dir=MEMORY if MEMORY.is_dir() else None))
+    if parent is None and MEMORY.is_dir():
+        parent = MEMORY
+    return Path(tempfile.mkdtemp(prefix=f"shardmq-{os.getpid()}-{what}-", dir=parent))
 
 
 class Process:
@@ -157,6 +159,8 @@ class Etcd:
         members: as many as are given; three on loopback otherwise.
         options: for each of them.
         scheme: https with TLS, for clients.
+        size: how many members, where none are given.
+        parent: of the folder of their data; one in memory otherwise, where a flush costs nothing.
 
     Raises:
         Absent: it is not installed.
@@ -164,10 +168,15 @@ class Etcd:
     """
 
     def __init__(
-        self, members: Sequence[Member] = (), options: Sequence[str] = (), scheme: str = "http", size: int = 3
+        self,
+        members: Sequence[Member] = (),
+        options: Sequence[str] = (),
+        scheme: str = "http",
+        size: int = 3,
+        parent: Path | None = None,
     ) -> None:
         program()
-        self.folder = temporary_folder("etcd")
+        self.folder = temporary_folder("etcd", parent)
         self.members = list(members)
         self._are_given = bool(members)
         self._options = list(options)

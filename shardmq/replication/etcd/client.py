@@ -27,8 +27,12 @@ from shardmq.runtime.clock import boottime
 
 Answer = TypeVar("Answer")
 
-ATTEMPT_SECONDS: Final = 1.0
-"""A member that does not answer a read, or cannot be connected to, within this time is given up for the next one."""
+ATTEMPT_SECONDS: Final = 0.5
+"""A member that does not answer a read, or cannot be connected to, within this time is given up for the next one. Once
+every member had its time, each gets twice as long: all may be slow."""
+
+ATTEMPT_SECONDS_MAX: Final = 8.0
+"""No member gets longer."""
 
 PAUSE_SECONDS: Final = 0.1
 """Between two attempts of a call, once every member had one."""
@@ -46,7 +50,7 @@ ANSWER_BYTES_MAX: Final = 256 << 20
 """An answer that is larger is not read. All values of a broker's register have some MB."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Call(Generic[Answer]):
     """A request on its way.
 
@@ -67,6 +71,7 @@ class Call(Generic[Answer]):
     not_before: float = 0.0
     token: str = ""
     logins: int = 0
+    attempts: int = 0
     is_over: bool = False
     size: int = 0
     parts: list[bytes] = field(default_factory=list)
@@ -108,6 +113,8 @@ class EtcdClient:
     def wait_seconds(self) -> float:
         """How long to wait for `fileno` at most before the next `turn`."""
         now = boottime()
+        if self._lacks_token:
+            return 0.0
         times = [call.attempt_until for call in self._running.values()]
         times += [call.not_before for call in self._startable(now)]
         times += [call.deadline for call in self._waiting]
@@ -164,12 +171,15 @@ class EtcdClient:
         while self._timers and self._timers[0][0] <= now:
             heapq.heappop(self._timers)[2]()
         for call in [call for call in self._running.values() if call.attempt_until <= now]:
-            self._fail(call, LATE)
+            if not call.is_over:  # by what another one has called back
+                self._fail(call, LATE)
         for call in [call for call in self._waiting if call.deadline <= now]:
-            self._finish(call, self._unreachable(call))
-        self._ask_for_token(now)
+            if not call.is_over:
+                self._finish(call, self._unreachable(call))
+        if self._lacks_token:
+            self._ask_for_token(now)
         for call in self._startable(now):
-            if call.not_before <= now:
+            if call.not_before <= now and not call.is_over:
                 self._start(call, now)
 
     def close(self) -> None:
@@ -180,12 +190,15 @@ class EtcdClient:
         self._epoll.close()
         self._resolver.close()
 
+    @property
+    def _lacks_token(self) -> bool:
+        return self._login.token is None and not self._login.is_asked and bool(self._waiting)
+
     def _ask_for_token(self, now: float) -> None:
-        if self._login.token is None and self._waiting and not self._login.is_asked:
-            self._login.is_asked = True
-            request = authenticate_request(self._url.user, self._url.password)
-            self._logging_in = Call(request, now + LOGINS_SECONDS, self._logged_in)
-            self._waiting.append(self._logging_in)
+        self._login.is_asked = True
+        request = authenticate_request(self._url.user, self._url.password)
+        self._logging_in = Call(request, now + LOGINS_SECONDS, self._logged_in)
+        self._waiting.append(self._logging_in)
 
     def _startable(self, now: float) -> list[Call[Any]]:
         """Calls that wait for nothing but their time."""
@@ -207,7 +220,10 @@ class EtcdClient:
             return
         call.connection = connection
         call.parts, call.size = [], 0
-        call.attempt_until = min(call.deadline, now + (LOGIN_SECONDS if self._is_login(call) else ATTEMPT_SECONDS))
+        seconds = LOGIN_SECONDS if self._is_login(call) else ATTEMPT_SECONDS
+        rounds = min(8, call.attempts // len(self._url.endpoints))
+        call.attempts += 1
+        call.attempt_until = min(call.deadline, now + min(seconds * 2**rounds, ATTEMPT_SECONDS_MAX))
         call.token = self._login.token or ""
         self._waiting.remove(call)
         self._running[connection.fileno()] = call

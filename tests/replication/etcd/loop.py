@@ -22,7 +22,7 @@ def run(clients: list[EtcdClient], until: Callable[[], Any], seconds: float = SE
     deadline = time.monotonic() + seconds
     while not until():
         assert time.monotonic() < deadline, "it takes too long"
-        poller.wait(min(0.1, *(client.wait_seconds() for client in clients), 1.0))
+        poller.wait(min(1.0, *(client.wait_seconds() for client in clients)))
         for client in clients:
             client.turn()
 

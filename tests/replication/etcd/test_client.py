@@ -63,10 +63,10 @@ def test_nobody_to_ask_is_told_with_each_members_reason() -> None:
         socket.create_server(("127.0.0.1", 0)) as silent,
         Asker(f"etcd://127.0.0.1:{port},127.0.0.1:{silent.getsockname()[1]}") as asker,
     ):
-        error = asker.ask(put_request(b"k", b"v"), seconds=0.5)
+        error = asker.ask(put_request(b"k", b"v"), seconds=0.3)
         # The silent one has the request, and may yet carry it out.
         assert isinstance(error, OutcomeUnknown)
-        error = asker.ask(range_request(b"k"), seconds=1.5)
+        error = asker.ask(range_request(b"k"), seconds=0.8)
         assert isinstance(error, Unreachable)
         assert f"127.0.0.1:{port} (Connection refused)" in str(error)
         assert f"127.0.0.1:{silent.getsockname()[1]} (no answer in time)" in str(error)

@@ -89,6 +89,15 @@ def test_who_is_not_let_in_is_told_what_to_check(secured: Etcd, certificates: Pa
         assert "wrong" not in str(refusal)
 
 
+def test_a_watcher_that_may_not_read_says_why(secured: Etcd, certificates: Path) -> None:
+    with Asker(url(secured, certificates)) as asker:
+        watcher = Watcher(asker.client, b"/other/", lambda _: None)
+        asker.until(lambda: watcher.fault)
+        assert "permission denied" in str(watcher.fault)
+        assert not watcher.confirmed
+        watcher.close()
+
+
 def test_tokens_that_etcd_forgot_are_renewed_and_the_watcher_goes_on(secured: Etcd, certificates: Path) -> None:
     with Asker(url(secured, certificates)) as asker:
         told: dict[bytes, bytes | None] = {}
