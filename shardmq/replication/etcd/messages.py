@@ -125,7 +125,7 @@ class WatchAnswer(msgspec.Struct, frozen=True):
     header: Header = NO_HEADER
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # with slots, Python 3.11 cannot make `Request[…](…)`
 class Request(Generic[Answer_co]):
     """One request.
 

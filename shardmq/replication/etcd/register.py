@@ -38,7 +38,7 @@ Value = TypeVar("Value", bound=msgspec.Struct)
 _NAME: Final = re.compile(r"[\w.-]+")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # with slots, Python 3.11 cannot make `Entry[…](…)`
 class Entry(Generic[Value]):
     """What a key has.
 
@@ -63,7 +63,7 @@ class Verdict(Enum):
     OPEN = "it may still take effect, until the key is written once more"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # with slots, Python 3.11 cannot make `Swapped[…](…)`
 class Swapped(Generic[Value]):
     """A swap took effect.
 
@@ -74,7 +74,7 @@ class Swapped(Generic[Value]):
     entry: Entry[Value]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # with slots, Python 3.11 cannot make `NotSwapped[…](…)`
 class NotSwapped(Generic[Value]):
     """A swap did not take effect, and will not: the key has been written since it was read.
 
