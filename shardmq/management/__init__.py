@@ -2,6 +2,7 @@
 
 process.py  Options, start, stop.
 sampling.py Takes samples of the broker and of its busiest queues.
+moving.py   Messages moved inside the broker, each exactly once.
 republishing.py A changed copy of one message, published; for the HTTP API and the command line.
 server.py   Listens, finds the endpoint of a request, checks who asks, answers.
 api/        The endpoints of RabbitMQ's HTTP API, one noun a file.

@@ -1,25 +1,20 @@
 """A changed copy of one message, published; for the HTTP API and the command line.
 
-    read it, or reserve it where it is to go ─► publish the copy ─► confirmed ─► acknowledge the original, if asked
-
-The copy is there before the original goes: where this process or the broker ends in between, both are there.
+read it ─► publish the copy                                    where the original stays
+reserve it ─► the copy in a transaction ─► acknowledge it      where it goes: each is there once (`moving.py`)
 """
 
-import contextlib
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from shardmq.errors import NotFound, ShardmqError, Unroutable
+from shardmq.errors import NotFound, PreconditionFailed, Unroutable
+from shardmq.management.moving import Copy, Mover
 
 if TYPE_CHECKING:
     from shardmq.client.aio.channel import Channel
     from shardmq.client.api.message import Message
     from shardmq.message.properties import Properties
-
-LEASE_MS: Final = 30_000
-"""After which an original that was to go is back, where this process ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +34,19 @@ class Change:
     body: bytes | None = None
 
 
-async def publish_copy(channel: "Channel", message: "Message", change: Change) -> bool:
-    """Publish a copy; returns whether a queue took it."""
-    exchange = message.exchange if change.exchange is None else change.exchange
-    key = message.routing_key if change.routing_key is None else change.routing_key
-    body = message.body if change.body is None else change.body
-    try:
-        await channel.basic_publish(exchange, key, body, change.properties(message.properties), mandatory=True)
-    except Unroutable:
-        return False
-    return True
+def copy_of(change: Change, message: "Message") -> Copy:
+    """The copy of a message."""
+    return Copy(
+        message.exchange if change.exchange is None else change.exchange,
+        message.routing_key if change.routing_key is None else change.routing_key,
+        message.body if change.body is None else change.body,
+        change.properties(message.properties),
+    )
 
 
-async def republish(channel: "Channel", queue: str, position: int, change: Change, partition: int = 0) -> bool:
+async def republish(
+    channel: "Channel", queue: str, position: int, change: Change, partition: int = 0, message_id: str = ""
+) -> bool:
     """Publish a copy of a message that stays; returns whether a queue took it.
 
     Args:
@@ -60,45 +55,69 @@ async def republish(channel: "Channel", queue: str, position: int, change: Chang
         position: of the message; an offset in a stream.
         change: what is different in the copy.
         partition: of a topic.
+        message_id: that the message has to have; "" for any.
 
     Raises:
         NotFound: the message is not there, or not any more.
+        PreconditionFailed: another one is there.
     """
     found = (await channel.messages_search(queue, None, position, 1, partition)).messages
     if not found or found[0].position != position:
         raise _missing(queue, position)
-    return await publish_copy(channel, found[0], change)
+    _check_identity(found[0], queue, message_id)
+    exchange, key, body, properties = copy_of(change, found[0])
+    try:
+        await channel.basic_publish(exchange, key, body, properties, mandatory=True)
+    except Unroutable:
+        return False
+    return True
 
 
-async def replace(channel: "Channel", queue: str, position: int, change: Change) -> bool:
-    """Publish a copy of a message, and remove the original when it is confirmed; returns whether a queue took it.
+async def replace(
+    channel: "Channel", queue: str, position: int, change: Change, user: str, message_id: str = ""
+) -> bool:
+    """Publish a copy of a message in its place, whatever ends meanwhile; returns whether a queue took it.
 
     Args:
         channel: of the caller.
         queue: that has the message.
         position: of the message.
         change: what is different in the copy.
+        user: the caller.
+        message_id: that the message has to have; "" for any.
 
     Raises:
         NotFound: the message is not there, or not any more.
+        PreconditionFailed: another one is there.
     """
-    reservation = f"republish-{uuid.uuid4().hex}"
-    reserved = await channel.queue_reserve(queue, reservation, 0, LEASE_MS, [(position, position + 1)])
-    is_done = False
+    mover = Mover(channel, queue, user)
+    await mover.begin()
+    taken = await mover.take(1, at=position)
+    if not taken:
+        raise _missing(queue, position)
     try:
-        found, _ = (
-            await channel.queue_read(queue, position, position + 1, 1, reservation) if reserved.messages else ([], None)
+        _check_identity(taken[0], queue, message_id)
+        await mover.move(taken, lambda message: copy_of(change, message))
+    except Unroutable:
+        return False
+    except PreconditionFailed:
+        if not mover.moved:
+            await mover.release()
+            raise
+    return True
+
+
+def _check_identity(message: "Message", queue: str, message_id: str) -> None:
+    """Make sure that a message is the one that was looked at.
+
+    Raises:
+        PreconditionFailed: it is another one.
+    """
+    if message_id not in ("", message.message_id):
+        raise PreconditionFailed(
+            f"at position {message.position} of queue '{queue}' is message '{message.message_id}', not '{message_id}': "
+            "look again where it is"
         )
-        if not found:
-            raise _missing(queue, position)
-        is_done = await publish_copy(channel, found[0], change)
-    finally:
-        if is_done:
-            await channel.reservation_end(queue, reservation, acknowledge=True)
-        else:
-            with contextlib.suppress(ShardmqError):  # the lease ends it, and what failed is told
-                await channel.reservation_end(queue, reservation, acknowledge=False)
-    return is_done
 
 
 def _missing(queue: str, position: int) -> NotFound:

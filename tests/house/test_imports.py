@@ -87,6 +87,7 @@ INSIDE = {
         ("page", "web"),
         ("state",),
         ("samples", "findings", "probes", "dead_letters", "republishing"),
+        ("moving",),
     ),
     "shardmq.shovels": (
         ("process",),

@@ -142,6 +142,7 @@ def edit_and_publish(page: Page, channel: shardmq.Channel, url: str) -> None:
         assert (copy.properties.priority, copy.properties.content_type) == (3, "application/json")
     position = str(channel.queue_slices("edited", 1)[0].first)
     words = shlex.split(line)[1:]
+    words[words.index("--message-id") + 1] = first.message_id
     assert run([*words[:-1], position, "--url", url]) == 0
     assert channel.queue_declare("edited", passive=True).messages == 3
 

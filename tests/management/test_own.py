@@ -92,7 +92,17 @@ def test_a_changed_copy_is_published_and_the_original_stays_or_goes(channel: sha
         assert copy.properties.headers == {"at": at, "raw": b"\0\xff", "keep": 3, "new": "x"}
         assert (copy.properties.content_type, copy.properties.app_id, copy.properties.priority) == (None, "shop", 4)
     position += 1
-    lost = {"position": position, "exchange": "amq.direct", "routing_key": "nobody", "remove": True}
+    with pytest.raises(Refused, match="not 'another'"):
+        admin.post(path, {"position": position, "id": "another", "remove": True})
+    with pytest.raises(Refused, match="not 'another'"):
+        admin.post(path, {"position": position, "id": "another"})
+    lost = {
+        "position": position,
+        "id": admin.get("/shardmq/queues/%2F/draft/messages")["messages"][0]["id"],
+        "exchange": "amq.direct",
+        "routing_key": "nobody",
+        "remove": True,
+    }
     assert admin.post(path, lost) == {"routed": False, "removed": False}
     assert [bytes(copy.body) for copy in channel.queue_peek("draft", 0, 9)] == [b"\0first", b"changed"]
     refused = [

@@ -4,12 +4,13 @@ import asyncio
 import json
 import subprocess
 import sys
+from functools import partial
 
 import shardmq
 import shardmq.otel
 from shardmq import aio
 from shardmq.cmd.run.broker import Broker
-from shardmq.management.own.moving import move_all
+from shardmq.management.moving import Mover, copy_to
 from tests.e2e.traffic import until
 
 CONTEXT = {
@@ -78,7 +79,8 @@ def test_replays_of_topics_and_streams_keep_it(channel: shardmq.Channel) -> None
 
 async def move(url: str) -> int:
     async with aio.connect(url) as connection:
-        return await move_all(await connection.channel(), "here", "there", 10)
+        mover = Mover(await connection.channel(), "here", "guest")
+        return await mover.move_all(10, partial(copy_to, "", "there"))
 
 
 def test_moved_messages_keep_it(broker: Broker, channel: shardmq.Channel) -> None:

@@ -1,14 +1,13 @@
 """`shardmq dead-letters`: list, redrive; the same as the endpoints of the management process, without it."""
 
-import asyncio
+import contextlib
 import json
 import shlex
 import sys
 import time
-import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -16,7 +15,7 @@ from shardmq.client.api.url import parse
 from shardmq.cmd.messages.move import progress_bar
 from shardmq.cmd.messages.search import CONTENT, filters_of
 from shardmq.cmd.terminal.completion import completing
-from shardmq.cmd.terminal.connection import ANSWER_SECONDS
+from shardmq.cmd.terminal.connection import over
 from shardmq.cmd.terminal.numbers import WholeNumber
 from shardmq.cmd.terminal.options import JSON, LIST, URL, all_of
 from shardmq.cmd.terminal.output import print_json, warn
@@ -28,9 +27,8 @@ from shardmq.errors import AccessRefused, ShardmqError
 if TYPE_CHECKING:
     from shardmq.client.aio.channel import Channel
     from shardmq.client.aio.connection import Connection
+    from shardmq.management.dead_letters.redriving import Redriving
     from shardmq.search.filters import SearchFilters
-
-Done = TypeVar("Done")
 
 SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 """Units of an age."""
@@ -80,17 +78,6 @@ def _chosen(options: dict[str, Any]) -> "SearchFilters":
 
     death = died(options["reason"], options["source"], options["older_than"], options["newer_than"])
     return filters_of(options, death)
-
-
-def over(url: str, work: "Callable[[Connection], Coroutine[Any, Any, Done]]") -> Done:
-    """Do something over a connection of its own."""
-    from shardmq.client.aio.connection import connect
-
-    async def over() -> Done:
-        async with connect(url, timeout=ANSWER_SECONDS, recovery=None) as connection:
-            return await work(connection)
-
-    return asyncio.run(over())
 
 
 @click.group("dead-letters")
@@ -159,15 +146,14 @@ def redrive(*, queue: str, dry_run: bool, file: Any, name: str, url: str, as_jso
     """Redrive the dead letters in QUEUE: each goes back to the queue that it died in last.
 
     The broker searches for them: all conditions have to hold. They go in portions that appear whole or not at all; to
-    end it by Ctrl-C leaves the rest where it is. A redrive that breaks off loses nothing, and says how it is finished
-    so that nothing goes twice. One that is finished does nothing under the same --id for an hour.
+    end it by Ctrl-C leaves the rest where it is. Where a redrive is killed, what was under way is out of sight, and
+    goes no second time, if the same user redrives from QUEUE again within an hour. One with an --id that is finished
+    does nothing under the same --id for an hour.
     """
     if len(name) > ID_CHARACTERS_MAX or not (name.isascii() and name.isprintable()):
         raise click.BadParameter(f"give at most {ID_CHARACTERS_MAX} characters of ASCII", param_hint="--id")
     shown = _shown(file, queue, dry_run)
-    run = Run(
-        queue, name or uuid.uuid4().hex[:16], {**options, "shown": file.name if file is not None else ""}, shown, url
-    )
+    run = Run(queue, name, {**options, "shown": file.name if file is not None else ""}, shown, url)
     try:
         over(url, run.look if dry_run else partial(run.carry_out, as_json))
     except (ShardmqError, KeyboardInterrupt) as fault:
@@ -177,7 +163,7 @@ def redrive(*, queue: str, dry_run: bool, file: Any, name: str, url: str, as_jso
         raise
     if as_json:
         facts = {"dry_run": dry_run, "redriven": run.redriven, "without_queue": run.homeless, "targets": run.targets}
-        print_json({**facts, **({"queue": queue, "ranges": run.ranges} if dry_run else {"id": run.name})})
+        print_json({**facts, **({"queue": queue, "ranges": run.ranges} if dry_run else {"id": name} if name else {})})
     else:
         click.echo(run.said("Would redrive" if dry_run else "Redrove"))
 
@@ -204,7 +190,7 @@ class Run:
 
     Args:
         queue: with the dead letters.
-        name: of the redrive.
+        name: of the redrive; "" for none.
         options: which messages are meant, and how many at most.
         shown: the positions of exactly those; None to search.
         url: of the broker.
@@ -263,6 +249,9 @@ class Run:
         mark = f"redrive-{self.name}"  # holds nothing; acknowledged, it says that all is done
         with progress_bar("redriving", min(self._options["limit"] or ready, ready), as_json) as progress:
             self.is_begun = True
+            if not self.name:
+                await self._carry_out_unnamed(channel, progress)
+                return
             if (await channel.queue_reserve(self._queue, mark, 0, LEASE_MS, [])).is_acknowledged:
                 self._was_done = True
                 return
@@ -272,6 +261,17 @@ class Run:
                 number += 1
             await channel.queue_reserve(self._queue, mark, 0, LEASE_MS, [])
             await channel.reservation_end(self._queue, mark, acknowledge=True)
+
+    async def _carry_out_unnamed(self, channel: "Channel", progress: Callable[[int], None]) -> None:
+        """Redrive under the user's own reservation, once what a killed one has left there is settled."""
+        await self._redriving(channel, 0).settle()
+        try:
+            async for ranges in self._pieces(channel):
+                await self._move(channel, 0, ranges, progress)
+        except BaseException:
+            with contextlib.suppress(ShardmqError):  # the next redrive does so, and what failed is told
+                await self._redriving(channel, 0).settle()
+            raise
 
     async def _finish(self, channel: "Channel", progress: Callable[[int], None]) -> int:
         """Finish the piece at which a redrive of this name broke off; returns the number of the next one."""
@@ -303,10 +303,7 @@ class Run:
         self, channel: "Channel", number: int, ranges: list[tuple[int, int]], progress: Callable[[int], None]
     ) -> bool:
         """Move a piece; returns whether there was one."""
-        from shardmq.management.dead_letters.redriving import Redriving
-
-        user, before = parse(self._url).user, self.redriven
-        redriving = Redriving(channel, self._queue, user, f"redrive-{self.name}.{number}", self._queues)
+        before, redriving = self.redriven, self._redriving(channel, number)
 
         def moved() -> None:
             self.redriven = before + redriving.moved
@@ -319,12 +316,18 @@ class Run:
             self.targets[target] = self.targets.get(target, 0) + messages
         return not was_open or redriving.moved > 0
 
+    def _redriving(self, channel: "Channel", number: int) -> "Redriving":
+        from shardmq.management.dead_letters.redriving import Redriving
+
+        name = f"redrive-{self.name}.{number}" if self.name else None
+        return Redriving(channel, self._queue, parse(self._url).user, name, self._queues)
+
     def line(self) -> str:
         """The command line that goes on where this one ended."""
         options = dict(self._options)
         if options["limit"]:
             options["limit"] -= self.redriven
-        words = ["--id", self.name]
+        words = ["--id", self.name] if self.name else []
         for name, value in options.items():
             option = f"--{name.replace('_', '-')}"
             for each in value if isinstance(value, tuple) else (value,):

@@ -1,4 +1,4 @@
-"""`shardmq queue move`: messages of a queue to another, or to an exchange. One is acked when its copy is confirmed."""
+"""`shardmq queue move`: messages of a queue to another, or to an exchange. Each arrives once."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -7,25 +7,19 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from shardmq.cmd.terminal.completion import completing
-from shardmq.cmd.terminal.connection import connected
+from shardmq.cmd.terminal.connection import over
 from shardmq.cmd.terminal.numbers import WholeNumber
 from shardmq.cmd.terminal.options import JSON, URL
-from shardmq.cmd.terminal.output import print_json
+from shardmq.cmd.terminal.output import print_json, warn
 from shardmq.cmd.terminal.values import counted
-from shardmq.errors import ShardmqError
 
 if TYPE_CHECKING:
+    from shardmq.client.aio.connection import Connection
     from shardmq.client.api.message import Message
-    from shardmq.client.sync.channel import Channel
+    from shardmq.management.moving import Copy
 
-PREFETCH: Final = 1000
-"""Messages on their way at once; so many may be there twice where a move is broken off."""
-
-IDLE_SECONDS: Final = 2.0
-"""A queue that gives nothing for so long has nothing left that others do not hold."""
-
-Route = Callable[["Message"], tuple[str, str]]
-"""Exchange and routing key a message goes to."""
+FEW: Final = 1000
+"""Messages that are done at once, without a bar."""
 
 
 @click.command()
@@ -48,26 +42,38 @@ def move(
 ) -> None:
     """Move messages from queue SOURCE to queue DESTINATION, in order, with properties and ids.
 
-    A message leaves SOURCE when its copy is confirmed; one that no queue takes stays, and ends the move.
+    Each is in one of the two, whatever is killed meanwhile: what was under way then, 500 messages at most, is out of
+    sight until the same user moves messages of SOURCE again, within an hour, and that ends it. A message that no queue
+    takes stays, and ends the move.
     """
     if routing_key is not None and not to_exchange:
         raise click.UsageError("--routing-key goes together with --to-exchange")
 
-    def route(message: "Message") -> tuple[str, str]:
-        if not to_exchange:
-            return "", destination
-        return destination, message.routing_key if routing_key is None else routing_key
+    from shardmq.client.api.url import parse
+    from shardmq.management.moving import Mover, copy_to
 
-    with connected(url) as connection:
-        channel = connection.channel()
-        ready = channel.queue_declare(source, passive=True).messages
+    def copy(message: "Message") -> "Copy":
+        if not to_exchange:
+            return copy_to("", destination, message)
+        return copy_to(destination, message.routing_key if routing_key is None else routing_key, message)
+
+    async def work(connection: "Connection") -> int:
+        channel = await connection.channel()
+        await channel.queue_declare(source, passive=True)
         if to_exchange and destination:
-            channel.exchange_declare(destination, passive=True)
+            await channel.exchange_declare(destination, passive=True)
         elif not to_exchange:
-            channel.queue_declare(destination, passive=True)
+            await channel.queue_declare(destination, passive=True)
+        mover = Mover(channel, source, parse(url).user)
+        await mover.begin()
+        if mover.finished:
+            warn(f"{counted(mover.finished, 'message')} had gone before, in a move that was killed")
+        ready = (await channel.queue_declare(source, passive=True)).messages
         total = ready if count is None else min(count, ready)
         with progress_bar("moving", total, as_json) as progress:
-            moved = move_all(channel, source, route, total, progress)
+            return await mover.move_all(total, copy, progress)
+
+    moved = over(url, work)
     target = f"exchange '{destination}'" if to_exchange else f"queue '{destination}'"
     if as_json:
         print_json({"ok": True, "messages": moved})
@@ -75,47 +81,12 @@ def move(
         click.echo(f"Moved {counted(moved, 'message')} from queue '{source}' to {target}")
 
 
-def move_all(channel: "Channel", source: str, route: Route, total: int, progress: Callable[[int], None]) -> int:
-    """Move up to `total` messages; returns how many it were.
-
-    Raises:
-        ShardmqError: a message was not taken; the text says how many were moved before.
-    """
-    from shardmq.client.api.message import properties_of_copy
-
-    moved = 0
-    if not total:
-        return 0
-    batches = channel.consume_batches(source, prefetch=min(total, PREFETCH), inactivity_timeout=IDLE_SECONDS)
-    with channel.publisher(window=PREFETCH) as publisher:
-        for batch in batches:
-            messages = batch.messages[: total - moved]
-            try:
-                for message in messages:
-                    exchange, routing_key = route(message)
-                    properties = properties_of_copy(message)
-                    if moved == 0 and message is messages[0]:  # whatever is wrong shows at the first, harmlessly
-                        channel.basic_publish(exchange, routing_key, message.body, properties, mandatory=True)
-                    else:
-                        publisher.publish(exchange, routing_key, message.body, properties, mandatory=True)
-                publisher.flush()
-            except ShardmqError as fault:
-                raise fault.with_text(f"{fault.text}; {counted(moved, 'message')} moved before") from fault
-            for message in messages:
-                message.ack()
-            moved += len(messages)
-            progress(moved)
-            if moved == total:
-                break
-    return moved
-
-
 @contextlib.contextmanager
 def progress_bar(doing: str, total: int, as_json: bool) -> Iterator[Callable[[int], None]]:
     """Shows how many are done, on stderr, where somebody watches and it takes a while."""
     import sys
 
-    if as_json or total <= PREFETCH or not sys.stderr.isatty():
+    if as_json or total <= FEW or not sys.stderr.isatty():
         yield lambda _moved: None
         return
     from rich.console import Console

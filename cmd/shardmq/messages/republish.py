@@ -7,6 +7,7 @@ import click
 
 from shardmq.cmd.messages.publish import properties_of
 from shardmq.cmd.terminal.completion import completing
+from shardmq.cmd.terminal.connection import over
 from shardmq.cmd.terminal.numbers import WholeNumber
 from shardmq.cmd.terminal.options import JSON, URL, named_texts, named_values
 from shardmq.cmd.terminal.output import CommandFailed, print_done
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
     "--property", "others", callback=named_texts, multiple=True, metavar="NAME=TEXT", help="Set another property."
 )
 @click.option("--without-property", "unset", multiple=True, metavar="NAME", help="Leave another property out.")
-@click.option("--remove", is_flag=True, help="Remove the original when the copy is confirmed.")
+@click.option("--remove", is_flag=True, help="Remove the original: the copy takes its place.")
+@click.option("--message-id", default="", metavar="ID", help="Only where the message at POSITION has this id.")
 @URL
 @JSON
 def republish(
@@ -55,6 +57,7 @@ def republish(
     others: dict[str, str],
     unset: tuple[str, ...],
     remove: bool,
+    message_id: str,
     url: str,
     as_json: bool,
 ) -> None:
@@ -62,7 +65,7 @@ def republish(
 
     `shardmq queue search QUEUE --json` says the positions of messages.
     """
-    from shardmq.cmd.messages.dead_letters import over
+    from shardmq.client.api.url import parse
     from shardmq.management.republishing import Change, replace
     from shardmq.management.republishing import republish as publish_copy_of
 
@@ -80,7 +83,9 @@ def republish(
 
     async def work(connection: "Connection") -> bool:
         channel = await connection.channel()
-        return await (replace if remove else publish_copy_of)(channel, queue, position, change)
+        if remove:
+            return await replace(channel, queue, position, change, parse(url).user, message_id)
+        return await publish_copy_of(channel, queue, position, change, message_id=message_id)
 
     if not over(url, work):
         raise CommandFailed(

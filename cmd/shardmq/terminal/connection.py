@@ -1,15 +1,18 @@
 """The connection of a command to a broker, and what is done over it."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from shardmq.cmd.terminal.output import print_done
 from shardmq.cmd.terminal.values import counted
 
 if TYPE_CHECKING:
+    from shardmq.client.aio.connection import Connection as AsyncConnection
     from shardmq.client.sync.channel import Channel
     from shardmq.client.sync.connection import Connection
     from shardmq.cmd.terminal.rows import Row
+
+Done = TypeVar("Done")
 
 ANSWER_SECONDS: Final = 30.0
 """A broker that does not answer for so long has failed the command."""
@@ -20,6 +23,19 @@ def connected(url: str) -> "Connection":
     from shardmq.client.sync.connection import connect
 
     return connect(url, timeout=ANSWER_SECONDS, recovery=None)
+
+
+def over(url: str, work: "Callable[[AsyncConnection], Coroutine[Any, Any, Done]]") -> Done:
+    """Do something over a connection of its own, on an event loop."""
+    import asyncio
+
+    from shardmq.client.aio.connection import connect
+
+    async def carried_out() -> Done:
+        async with connect(url, timeout=ANSWER_SECONDS, recovery=None) as connection:
+            return await work(connection)
+
+    return asyncio.run(carried_out())
 
 
 def rows_of(url: str, noun: str) -> "list[Row]":

@@ -4,19 +4,21 @@
 
 Where this process or the broker ends before the commit, no copy appears. Nothing is lost, wherever it ends: what is not
 acknowledged is back when the lease of the reservation is over. A transaction is named after the messages in it, and a
-name is committed once: where the request is sent again with its `id`, which names the reservation, the portion between
-a commit and its acknowledgement is met again, and goes no second time.
+name is committed once: the portion between a commit and its acknowledgement is met again, and goes no second time.
+Where the redrive had an `id`, which names the reservation, it is sent again with it; where it had none, the next
+one of that user from that queue first settles what it has left.
 """
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from shardmq.client.api.message import Message, properties_of_copy
 from shardmq.client.api.results import Reserved
+from shardmq.errors import NotFound, PreconditionFailed
 from shardmq.management.dead_letters.finding import deaths
 from shardmq.management.dead_letters.walking import PORTION, portions
 from shardmq.search.deaths import last_death
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from shardmq.client.aio.channel import Channel
 
 LEASE_MS: Final = 30_000
-"""After which what is reserved is back, where this process ends; begun anew with each portion."""
+"""After which what a redrive with an id has reserved is back, where this process ends; begun anew with each portion."""
 
 TRANSACTION_MS: Final = 120_000
 """After which a transaction that was left open is aborted."""
@@ -87,7 +89,7 @@ class Redriving:
         channel: of the caller.
         queue: with the dead letters.
         user: the caller.
-        reservation: its name.
+        name: of the reservation; None for the user's own, which the user's next redrive finds after a crash.
         queues: there are, but for that one.
 
     Attributes:
@@ -97,14 +99,16 @@ class Redriving:
         on_move: called when `moved` has grown.
     """
 
-    def __init__(self, channel: "Channel", queue: str, user: str, reservation: str, queues: set[str]) -> None:
+    def __init__(self, channel: "Channel", queue: str, user: str, name: str | None, queues: set[str]) -> None:
         self.moved = self.homeless = 0
         self.targets: dict[str, int] = {}
         self.on_move: Callable[[], None] = lambda: None
         self._channel = channel
         self._queue = queue
         self._user = user
-        self._reservation = reservation
+        own = hashlib.blake2b(user.encode(errors="surrogateescape"), digest_size=16).hexdigest()
+        self._reservation = f"redrive of {own}" if name is None else name
+        self._is_own = name is None
         self._queues = queues
         self._renew_at = 0.0
 
@@ -117,24 +121,43 @@ class Redriving:
         reserved = await self._reserve(ranges)
         if reserved.is_acknowledged:
             return False
-        batch = Batch()
-        async for messages in portions(self._channel, self._queue, self._reservation):
-            if time.monotonic() >= self._renew_at:  # where none of many messages goes, no batch renews it
-                await self._reserve()
-            for message in messages:
-                death = last_death(message.properties.headers)
-                if death is None or death.queue not in self._queues:
-                    self.homeless += death is not None
-                    continue
-                batch.add(death.queue, message)
-                if batch.is_full:
-                    await self._move(batch)
-                    batch = Batch()
-        if batch.going:
+        async for batch in self._batches():
             await self._move(batch)
         if self.moved < reserved.messages or not reserved.messages:
             await self.release()
         return True
+
+    async def settle(self) -> None:
+        """Have the batch be gone that an earlier redrive had committed when it was killed; put back all others."""
+        try:
+            async for batch in self._batches(renews=False):
+                name = batch.name(self._queue, self._user)
+                transaction = await self._channel.transaction(name, timeout_ms=TRANSACTION_MS)
+                if not transaction.is_committed:
+                    await transaction.abort()
+                    break
+                await self._acknowledge(batch)
+        except (NotFound, PreconditionFailed):
+            return  # there is none, or it was committed just now
+        await self.release()
+
+    async def _batches(self, renews: bool = True) -> AsyncIterator[Batch]:
+        """What is reserved and has a queue to go to, as batches: the same ones each time, from the first left."""
+        batch = Batch()
+        async for messages in portions(self._channel, self._queue, self._reservation):
+            if renews and time.monotonic() >= self._renew_at:  # where none of many messages goes, no batch renews it
+                await self._reserve()
+            for message in messages:
+                death = last_death(message.properties.headers)
+                if death is None or death.queue not in self._queues:
+                    self.homeless += death is not None and renews
+                    continue
+                batch.add(death.queue, message)
+                if batch.is_full:
+                    yield batch
+                    batch = Batch()
+        if batch.going:
+            yield batch
 
     async def release(self) -> None:
         """Have what is left return to its place."""
@@ -143,7 +166,8 @@ class Redriving:
     async def _reserve(self, ranges: Iterable[tuple[int, int]] = ()) -> Reserved:
         """Reserve, or begin the lease anew."""
         self._renew_at = time.monotonic() + LEASE_MS / 3000
-        return await self._channel.queue_reserve(self._queue, self._reservation, 0, LEASE_MS, ranges)
+        lease = 0 if self._is_own else LEASE_MS
+        return await self._channel.queue_reserve(self._queue, self._reservation, 0, lease, ranges, again=self._is_own)
 
     async def _move(self, batch: Batch) -> None:
         """Have all copies appear in their queues, or none; then have the messages be gone."""
@@ -155,9 +179,12 @@ class Redriving:
                 headers = {name: value for name, value in (properties.headers or {}).items() if name != "CC"}
                 properties = msgspec.structs.replace(properties, headers=headers)
                 await transaction.publish("", target, message.body, properties, mandatory=True)
-        ranges = batch.ranges()
-        await self._channel.reservation_end(self._queue, self._reservation, acknowledge=True, ranges=ranges)
+        await self._acknowledge(batch)
         for target, _ in batch.going:
             self.targets[target] = self.targets.get(target, 0) + 1
         self.moved += len(batch.going)
         self.on_move()
+
+    async def _acknowledge(self, batch: Batch) -> None:
+        ranges = batch.ranges()
+        await self._channel.reservation_end(self._queue, self._reservation, acknowledge=True, ranges=ranges)

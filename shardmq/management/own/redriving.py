@@ -6,7 +6,6 @@ piece shows progress, and who asks for no more has cancelled the rest.
 """
 
 import contextlib
-import uuid
 from typing import Any, Final
 
 from shardmq.errors import ShardmqError
@@ -81,7 +80,7 @@ async def redrive(call: Call) -> Answer:
             count, homeless, targets = found.count, found.homeless, found.targets
             facts["ranges"] = found.ranges
         else:
-            redriving = Redriving(channel, queue, call.user, f"redrive-{name or uuid.uuid4().hex}", queues)
+            redriving = Redriving(channel, queue, call.user, f"redrive-{name}" if name else None, queues)
             await _carry_out(call, redriving, found.ranges if ranges is None else ranges, name)
             count, homeless, targets = redriving.moved, found.homeless + redriving.homeless, redriving.targets
     finally:
@@ -90,20 +89,29 @@ async def redrive(call: Call) -> Answer:
 
 
 async def _carry_out(call: Call, redriving: Redriving, ranges: list[tuple[int, int]], name: str) -> None:
-    """Carry it out, unless the same one is under way; where it fails, only one that has an id keeps its reservation."""
+    """Carry it out, unless the same one is under way; those of a user that have no id wait for one another."""
     key = (call.part("vhost"), call.part("queue"), name)
-    if name and key in call.facts.redriving:
+    if not name:
+        async with call.facts.moving(*key[:2], call.user):
+            await _carry_out_unnamed(redriving, ranges)
+        return
+    if key in call.facts.redriving:
         raise ApiError(409, "conflict", f"redrive '{name}' is under way; wait for its answer")
     call.facts.redriving.add(key)
     try:
         await redriving.carry_out(ranges)
-    except BaseException:
-        if not name:
-            with contextlib.suppress(ShardmqError):  # the lease ends it, and what failed is told
-                await redriving.release()
-        raise
     finally:
         call.facts.redriving.discard(key)
+
+
+async def _carry_out_unnamed(redriving: Redriving, ranges: list[tuple[int, int]]) -> None:
+    await redriving.settle()
+    try:
+        await redriving.carry_out(ranges)
+    except BaseException:
+        with contextlib.suppress(ShardmqError):  # the next redrive does so, and what failed is told
+            await redriving.settle()
+        raise
 
 
 ENDPOINTS: Final = (

@@ -60,10 +60,14 @@ async def republish_of_queue(call: Call) -> Answer:
     """Publish a changed copy of a message of a queue."""
     vhost, queue, body = await call.vhost(), call.part("queue"), await call.body()
     change, position, removes = _change(call, body), _position(body), flag(body, "remove")
+    message_id = text(body, "id", "")
     channel = await call.channel(vhost, own=True)
     try:
-        work: Any = replace if removes else republish
-        is_routed = await work(channel, queue, position, change)
+        if removes:
+            async with call.facts.moving(vhost, queue, call.user):
+                is_routed = await replace(channel, queue, position, change, call.user, message_id)
+        else:
+            is_routed = await republish(channel, queue, position, change, message_id=message_id)
     finally:
         await channel.close()
     return Answer({"routed": is_routed, "removed": removes and is_routed})
@@ -74,10 +78,10 @@ async def republish_of_topic(call: Call) -> Answer:
     vhost, topic, body = await call.vhost(), call.part("topic"), await call.body()
     if flag(body, "remove"):
         raise ApiError.bad_request("a topic keeps its messages; leave remove out")
-    change, position = _change(call, body), _position(body)
+    change, position, message_id = _change(call, body), _position(body), text(body, "id", "")
     channel = await call.channel(vhost, own=True)
     try:
-        is_routed = await republish(channel, topic, position, change, number(body, "partition", 0))
+        is_routed = await republish(channel, topic, position, change, number(body, "partition", 0), message_id)
     finally:
         await channel.close()
     return Answer({"routed": is_routed, "removed": False})
@@ -93,6 +97,7 @@ class RepublishBody(msgspec.Struct):
     payload_encoding: Literal["string", "base64"] = "string"
     properties: Row | None = None
     remove: bool = False
+    id: str = ""
     partition: int = 0
 
 

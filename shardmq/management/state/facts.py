@@ -5,6 +5,7 @@ import socket
 import time
 from dataclasses import dataclass, field
 from typing import Final
+from weakref import WeakValueDictionary
 
 from shardmq.client.api.url import parse
 from shardmq.definitions.export import RABBITMQ_VERSION
@@ -36,6 +37,7 @@ class Facts:
         shared: answers that several get.
         logins: how many there were since they were last reset.
         redriving: redrives under way, by virtual host, queue and id.
+        moves: one at a time of each user out of a queue, by virtual host, queue and user: they reserve under one name.
         sorting: for long lists to be sorted, a few at once: each has some hundred rows in memory meanwhile.
     """
 
@@ -50,7 +52,12 @@ class Facts:
     shared: SharedAnswers = field(default_factory=SharedAnswers)
     logins: LoginCounts = field(default_factory=LoginCounts)
     redriving: set[tuple[str, str, str]] = field(default_factory=set)
+    moves: "WeakValueDictionary[tuple[str, str, str], asyncio.Lock]" = field(default_factory=WeakValueDictionary)
     sorting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(SORTED_AT_ONCE))
+
+    def moving(self, vhost: str, queue: str, user: str) -> asyncio.Lock:
+        """What to hold while messages of a queue are moved."""
+        return self.moves.setdefault((vhost, queue, user), asyncio.Lock())
 
 
 def node_name(url: str) -> str:

@@ -1,14 +1,17 @@
 """Looking at messages and moving them, on the command line."""
 
+import asyncio
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 import shardmq
-from shardmq.cmd.messages.move import PREFETCH, move_all
+from shardmq import aio
 from shardmq.cmd.run.broker import Broker
+from shardmq.management.moving import BATCH, Mover, copy_to
 
 Printed = Callable[..., bytes]
 Parsed = Callable[..., Any]
@@ -109,16 +112,38 @@ def test_moving_a_queue_to_itself_ends(printed: Printed, parsed: Parsed) -> None
 
 def test_many_are_moved_in_parts_and_progress_is_told(at: Broker) -> None:
     told: list[int] = []
+
+    async def move() -> int:
+        async with aio.connect(at.url) as connection:
+            mover = Mover(await connection.channel(), "large", "guest")
+            return await mover.move_all(3 * BATCH, partial(copy_to, "", "larger"), told.append)
+
     with shardmq.connect(at.url) as connection:
         channel = connection.channel()
         for name in ("large", "larger"):
             channel.queue_declare(name, durable=True)
         with channel.publisher() as publisher:
-            publisher.publish_many("", "large", [b"%d" % number for number in range(3 * PREFETCH)])
-        moved = move_all(channel, "large", lambda _message: ("", "larger"), 3 * PREFETCH, told.append)
-        assert moved == told[-1] == 3 * PREFETCH
+            publisher.publish_many("", "large", [b"%d" % number for number in range(3 * BATCH + 1)])
+        assert asyncio.run(move()) == told[-1] == 3 * BATCH
         assert len(told) >= 3
-        assert channel.queue_declare("larger", passive=True).messages == 3 * PREFETCH
+        assert channel.queue_declare("larger", passive=True).messages == 3 * BATCH
+        moved = channel.queue_peek("larger", count=3 * BATCH)
+        assert [int(message.body) for message in moved] == list(range(3 * BATCH))
+
+
+def test_what_goes_before_a_message_that_no_queue_takes_is_moved(at: Broker, refused: Callable[..., str]) -> None:
+    with shardmq.connect(at.url) as connection:
+        channel = connection.channel()
+        for name in ("mixed", "taken"):
+            channel.queue_declare(name, durable=True)
+        channel.queue_bind("mixed", "amq.topic", "#")
+        for number in range(20):
+            channel.basic_publish("amq.topic", "lost" if number == 7 else "known", b"%d" % number)
+        channel.queue_unbind("mixed", "amq.topic", "#")
+        channel.queue_bind("taken", "amq.topic", "known")
+        assert "7 messages moved before" in refused("queue", "move", "mixed", "amq.topic", "--to-exchange")
+        assert [int(message.body) for message in channel.queue_peek("taken", count=20)] == list(range(7))
+        assert [int(message.body) for message in channel.queue_peek("mixed", count=20)] == list(range(7, 20))
 
 
 def test_a_move_to_nowhere_is_refused_also_from_an_empty_queue(printed: Printed, refused: Callable[..., str]) -> None:

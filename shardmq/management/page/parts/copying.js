@@ -25,7 +25,7 @@ function Loaded({ place, of, message, mayRemove, onDone }) {
   const answer = useAnswer(`${place}/messages?${words}`, { isLive: false });
   return html`<${Answered} answer=${answer}>
     ${({ messages: [found] }) =>
-      found?.position === message.position
+      found?.position === message.position && found.id === message.id
         ? html`<${Edit} original=${{ ...found, partition: message.partition ?? 0 }} ...${{ place, of, mayRemove, onDone }} />`
         : html`<div class="note warn" role="alert">It is not there any more: somebody has it, or it is gone.</div>`}
   <//>`;
@@ -56,7 +56,7 @@ function requestOf(values, texts, original) {
   const text = values.body?.replaceAll("\r\n", "\n"); // as forms have line ends
   const edited = text === texts.body.text ? undefined : text;
   const route = { exchange: values.exchange, routing_key: values.key };
-  return { edited, position: original.position, partition: original.partition, ...route, properties, remove: Boolean(values.remove) };
+  return { edited, position: original.position, id: original.id, partition: original.partition, ...route, properties, remove: Boolean(values.remove) };
 }
 
 function commandOf({ exchange, routing_key: key, properties, edited, remove }, { form, compression }, original, of) {
@@ -70,6 +70,7 @@ function commandOf({ exchange, routing_key: key, properties, edited, remove }, {
   const isShort = form === "text" && !compression && edited?.length <= SHOWN_MAX;
   if (edited !== undefined) words.push(...(isShort ? ["--body", edited] : ["--file", compression === "gzip" ? "BODY.gz" : "BODY"]));
   if (remove) words.push("--remove");
+  words.push("--message-id", original.id);
   return { words, names: [of.name, original.position], vhost: of.vhost };
 }
 

@@ -17,18 +17,18 @@ export function RedriveButton({ vhost, name, message, onDone }) {
 // A dry run first: it may be gone, or have nowhere to go.
 function Looked({ vhost, name, message, onDone }) {
   const place = `/shardmq/queues${path(vhost, name)}/redrive`;
-  const { position } = message;
-  const answer = useAsked(() => post(place, { start: position, limit: 1, message_id: message.id, dry_run: true }), [place, position]);
+  const one = { message_id: message.id, start: message.position, limit: 1 }; // its id says which, wherever it is by then
+  const answer = useAsked(() => post(place, { ...one, dry_run: true }), [place, message.id]);
   return html`<${Answered} answer=${answer}>
     ${({ ranges, targets, without_queue: homeless }) =>
-      ranges[0]?.[0] === position
-        ? html`<${Send} target=${Object.keys(targets)[0]} ...${{ place, name, vhost, message, onDone }} />`
+      ranges.length
+        ? html`<${Send} target=${Object.keys(targets)[0]} ...${{ place, one, name, vhost, message, onDone }} />`
         : html`<div class="note warn" role="alert">${homeless ? "It stays: the queue that it died in is gone." : "It is not there any more: somebody has it, or it is gone."}</div>`}
   <//>`;
 }
 
-function Send({ place, target, name, vhost, message, onDone }) {
-  const work = () => post(place, { ranges: [[message.position, message.position + 1]] });
+function Send({ place, one, target, name, vhost, message, onDone }) {
+  const work = () => post(place, one);
   const done = ({ redriven }) => (redriven ? `Redrove ${count(redriven)} message to ${target}.` : "It was not there any more: nothing was redriven.");
   const command = { words: ["dead-letters", "redrive", "--message-id", message.id, "--limit", "1"], names: [name], vhost };
   return html`<${Form} submit="Redrive" work=${work} done=${done} onDone=${onDone} command=${command}>
