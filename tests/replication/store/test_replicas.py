@@ -12,12 +12,13 @@ from shardmq.errors import RowDamaged, StoreRefused
 from shardmq.replication.store.digest import digest_from, digest_of
 from shardmq.replication.store.faults import OutOfOrder, ReplicaFull, TermRefused
 from shardmq.replication.store.key_range import read_range
-from shardmq.replication.store.note import BEGINNING, Place, ReplicaNote
+from shardmq.replication.store.note import BEGINNING, Place
 from shardmq.replication.store.record_ring import RecordRing
 from shardmq.replication.store.tail import tail_of
 from shardmq.shards.storage.schema import LAYOUT, SEGMENTS, SPILLED, STATE, edit_value
 from shardmq.storage.redo.log import REDO_BYTES
 
+from .pair import common_point
 from .stores import Host, Traffic, joined, room, size_of
 
 STEPS = 120
@@ -121,16 +122,6 @@ class Group:
     def close(self) -> None:
         for host in self.hosts:
             host.close()
-
-
-def common_point(one: ReplicaNote, other: ReplicaNote) -> int:
-    """The last index of the last term that two replicas have both records of."""
-    ends = []
-    for note in (one, other):
-        lasts = [first - 1 for _, first in note.history[1:]] + [note.index]
-        ends.append({term: last for (term, _), last in zip(note.history, lasts, strict=True)})
-    shared = ends[0].keys() & ends[1].keys()
-    return min(ends[0][max(shared)], ends[1][max(shared)]) if shared else 0
 
 
 @pytest.mark.parametrize("on_disk", [(True, True, True), (True, False, True), (False, True, False), (False,) * 3])
