@@ -72,7 +72,7 @@ class EnvelopeWriter:
         return buffer
 
 
-def content(data: bytearray) -> memoryview:
+def content(data: bytes | bytearray | memoryview) -> memoryview:
     """Return what is behind an envelope's checksum and kind."""
     return memoryview(data)[_PREFIX.size :]
 

@@ -93,6 +93,12 @@ def record_of(engine: Engine, head: RecordHead, edits: Iterable[Edit]) -> tuple[
     return Record(head, data, _decode(content(data))[0]), own
 
 
+def known_record(data: bytes | bytearray | memoryview) -> Record:
+    """Take apart the bytes of a record that this process has made, or checked before."""
+    edits, head = _decode(content(data))
+    return Record(head, data, edits)
+
+
 def opened_record(engine: Engine, data: bytes | bytearray | memoryview) -> Record:
     """Check the bytes of a record.
 

@@ -4,7 +4,7 @@ from collections import deque
 from itertools import islice
 from typing import Final
 
-from shardmq.replication.store.record import Record
+from shardmq.replication.store.record import Record, known_record
 
 RING_BYTES: Final = 16 << 20
 """Two passes of the largest kind, or a second of small messages."""
@@ -12,6 +12,8 @@ RING_BYTES: Final = 16 << 20
 
 class RecordRing:
     """Records with consecutive indexes, the last one the most recent.
+
+    Their bytes are kept: taken apart, they would be many objects that are looked through for garbage.
 
     Args:
         bytes_max: what they may take; the oldest leave first.
@@ -24,7 +26,7 @@ class RecordRing:
     def __init__(self, bytes_max: int = RING_BYTES) -> None:
         self.bytes = 0
         self._bytes_max = bytes_max
-        self._records: deque[Record] = deque()
+        self._records: deque[bytes | bytearray | memoryview] = deque()
         self.last = 0
 
     def add(self, record: Record) -> None:
@@ -32,10 +34,10 @@ class RecordRing:
         if record.index != self.last + 1:
             self.clear()
         self.last = record.index
-        self._records.append(record)
+        self._records.append(record.data)
         self.bytes += len(record.data)
         while self.bytes > self._bytes_max:
-            self.bytes -= len(self._records.popleft().data)
+            self.bytes -= len(self._records.popleft())
 
     def clear(self) -> None:
         """Let all of them go."""
@@ -48,4 +50,5 @@ class RecordRing:
 
     def above(self, index: int) -> list[Record]:
         """Return the records above an index, in order."""
-        return list(islice(self._records, max(0, len(self._records) - self.last + index), None))
+        first = max(0, len(self._records) - self.last + index)
+        return [known_record(data) for data in islice(self._records, first, None)]
