@@ -24,7 +24,7 @@ from .following import JOIN, NUMBER, PROMISE, RANGE, RECORD, encode, receive, se
 from .stores import Host, Traffic, room
 
 SEED = int(os.environ.get("SHARDMQ_FAULT_SEED", random.randrange(2**32)))
-MOMENTS = int(os.environ.get("SHARDMQ_FAULT_POINTS", "5"))
+MOMENTS = int(os.environ.get("SHARDMQ_FAULT_POINTS", "3"))
 RECORDS = 160
 
 
@@ -68,11 +68,12 @@ def test_what_a_follower_acknowledged_outlives_its_hosts_power() -> None:
             assert process.stdout is not None
             process.stdout.close()
         disk = Disk(recording.events(), folder / "data")
-        moments = [said.at[-1], *dice.sample(said.at, MOMENTS)]
-        for number, (moment, promised, index, is_complete) in enumerate(moments):
+        writes = disk.synced_writes(said.at[0][0], said.at[-1][0])["shard-0"]
+        for number, moment in enumerate([said.at[-1][0], *(end + 1 for end in dice.sample(writes, MOMENTS))]):
+            _, promised, index, is_complete = max(each for each in said.at if each[0] <= moment)
             for luck, choice in LUCKS.items():
                 target = folder / f"{number}-{luck}"
-                disk.fail(moment + dice.randrange(200_000), choice, SEED, target, Guards())
+                disk.fail(moment, choice, SEED, target, Guards())
                 with closing(FollowerStore.open(target / "shard-0", LAYOUT)) as store:
                     note = store.note
                     assert (note.promised, note.index) >= (promised, index), luck
