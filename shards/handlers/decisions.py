@@ -78,6 +78,7 @@ class Decisions:
         self._concluding: dict[int, Conclusion] = {}
         self._stuck: dict[int, Conclusion] = {}  # all was done that can be
         self._is_held = False  # all of these wait for room on the disk
+        groups.replaced = self._try_again
 
     @property
     def is_due(self) -> bool:
@@ -101,6 +102,7 @@ class Decisions:
             attempts: that count, in order; none of them where it is aborted.
         """
         self._concluding[transaction] = Conclusion(transaction, attempts)
+        self._groups.staged.decided(transaction)
         self._is_held = False
 
     def wait(self, transaction: int, responder: Responder[None]) -> None:
@@ -195,7 +197,7 @@ class Decisions:
             if batch.flags & OFFSETS and self._groups.why_out(hosted, batch.routing_key) is not None:
                 left.append(number)
             elif batch.flags & OFFSETS:
-                self._groups.commit(hosted, batch.routing_key, batch.serial, batch.origin)
+                self._groups.carry_out(hosted, batch.routing_key, batch.serial, batch.origin)
                 state.active[number] = hosted
             elif staged.delay_ms:
                 self._delays.delay(hosted, batch, now_ms + staged.delay_ms)
@@ -236,6 +238,12 @@ class Decisions:
         for responder in conclusion.asked:
             responder.refuse(ReplyCode.RESOURCE_ERROR, conclusion.why)
         conclusion.asked.clear()
+
+    def _try_again(self) -> None:
+        """Go on with what could not be carried out: a damaged cursor was replaced, which some of it may wait for."""
+        stuck, self._stuck = self._stuck, {}
+        for conclusion in stuck.values():
+            self.begin(conclusion.transaction, conclusion.kept)
 
     def _finish(self, conclusion: Conclusion) -> None:
         """Forget a transaction of which nothing is left; those who wait are answered once that is on disk."""

@@ -25,7 +25,6 @@ from shardmq.shards.handlers.partitions.group_settings import check_settings, se
 from shardmq.shards.handlers.partitions.staged_offsets import StagedOffsets
 from shardmq.shards.segments.segment import Ranges
 from shardmq.shards.state.hosted_queue import HostedQueue
-from shardmq.shards.state.quarantine import WHAT_TO_DO
 from shardmq.shards.state.shard import ShardState
 from shardmq.shards.storage.entries import CursorRow
 from shardmq.shards.topics.cursor import offset_at, out_of_range
@@ -45,12 +44,14 @@ class Groups:
 
     Attributes:
         staged: offsets that transactions are to commit.
+        replaced: called when a group has got another cursor in place of a damaged one; `Decisions` sets it.
     """
 
     def __init__(self, state: ShardState, delays: DelayedMessages) -> None:
         self._state = state
         self._delays = delays
         self.staged = StagedOffsets(state)
+        self.replaced: Callable[[], None] = lambda: None
         self.handlers: dict[type, Callable[[Any, Any], None]] = {
             CommitOffset: partial(self._carry_out, self._commit),
             ResetGroup: partial(self._carry_out, self._reset),
@@ -232,6 +233,12 @@ class Groups:
         elif group.offset < offset <= readers.partition.next:
             (readers.members(group) or group).commit(offset)
 
+    def carry_out(self, hosted: HostedQueue, name: str, offset: int, epoch: int) -> None:
+        """Commit an offset as a transaction has decided, unless the group got another cursor since: that is newer."""
+        group = _readers(hosted).groups.get(name)
+        if group is None or group.epoch <= epoch:
+            self.commit(hosted, name, offset, epoch)
+
     def _reset(self, hosted: HostedQueue, readers: Readers, message: ResetGroup) -> tuple[int, int]:
         partition, reading = readers.partition, message.reading
         if reading.begin == "offset" and not partition.first <= reading.number <= partition.next:
@@ -259,13 +266,14 @@ class Groups:
         """Give a group another cursor in place of its damaged one.
 
         Which epoch that had is not known any more. The new one is higher than those of all members, as the coordinator
-        gave it, and of all that is staged: a transaction of before commits nothing.
+        gave it, and of all that is staged: a transaction of before commits no offset. One that is committed and waited
+        for the damaged cursor is carried out then, as if the group had been reset behind it.
         """
         queue, name = hosted.queue.id, message.group
-        if self.staged.is_deciding(queue, name):
+        if self.staged.is_deciding(queue, name, or_carried_out=False):
             raise Unavailable(
-                f"a transaction that commits an offset of group '{name}' in {_title(hosted)} is being decided, or is "
-                f"committed and waits for the damaged cursor; reset the group in a moment, or {WHAT_TO_DO}"
+                f"a transaction that commits an offset of group '{name}' in {_title(hosted)} is being decided; reset "
+                "the group in a moment"
             )
         if message.dry_run:
             return
@@ -273,6 +281,7 @@ class Groups:
         group = self._add(readers, name, CursorRow(offset, epoch, offset))
         self._state.buffer.replace_damaged(queue, name, group)
         self._state.quarantine.put_back(queue, name)
+        self.replaced()
 
     def _reset_all(self, hosted: HostedQueue, readers: Readers, group: GroupCursor, offset: int) -> None:
         """Have a group go on elsewhere, whatever its members have.

@@ -58,6 +58,7 @@ class StagedOffsets:
         self._state = state
         self._staged: dict[int, dict[StagedOffset, None]] = {}  # by number of the transaction
         self._prepared: dict[int, None] = {}
+        self._decided: set[int] = set()  # those of them that are being carried out
 
     def add(self, transaction: int, staged: StagedOffset) -> None:
         """Note an offset that was staged."""
@@ -95,11 +96,15 @@ class StagedOffsets:
         if any(each.attempt in set(sealed) for each in self._staged.get(transaction, ())):
             self._prepared[transaction] = None
 
-    def is_deciding(self, queue: int, group: str) -> bool:
-        """Whether a transaction is being decided that commits an offset of a group in a partition."""
-        return any(
-            (each.queue, each.group) == (queue, group) for number in self._prepared for each in self._staged[number]
-        )
+    def decided(self, transaction: int) -> None:
+        """Note that a transaction is decided, and being carried out."""
+        if transaction in self._prepared:
+            self._decided.add(transaction)
+
+    def is_deciding(self, queue: int, group: str, or_carried_out: bool = True) -> bool:
+        """Whether a transaction is being decided that commits an offset of a group in a partition, or carried out."""
+        numbers = self._prepared if or_carried_out else self._prepared.keys() - self._decided
+        return any((each.queue, each.group) == (queue, group) for number in numbers for each in self._staged[number])
 
     def epoch_of(self, queue: int, group: str) -> int:
         """Return the newest epoch under which an offset of a group is staged in a partition; 0 where none is."""
@@ -110,3 +115,4 @@ class StagedOffsets:
         """Forget a transaction of which nothing is left."""
         self._staged.pop(transaction, None)
         self._prepared.pop(transaction, None)
+        self._decided.discard(transaction)

@@ -198,7 +198,10 @@ def test_nothing_is_committed_where_a_cursor_is_damaged(shard: Clocked) -> None:
     assert shard.table()["total"] == 35
 
 
-def test_an_offset_that_was_decided_waits_for_the_repair_of_its_cursor(shard: Clocked) -> None:
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_offset_that_was_decided_waits_for_its_damaged_cursor_and_a_reset_comes_behind_it(
+    shard: Clocked, restarts: bool
+) -> None:
     shard.do(CommitOffset, 1, "g", 10, 0)
     shard.do(StageOffset, *stage(12))
     assert prepare(shard) == [1]
@@ -206,8 +209,29 @@ def test_an_offset_that_was_decided_waits_for_the_repair_of_its_cursor(shard: Cl
     for _ in range(2):
         assert "group 'g' is out of service in stream 'log'" in shard.refused(FollowDecision, 5, [ATTEMPT]).text
         assert [(group[0], group[-1]) for group in shard.do(InspectPartition, 1)[5]] == [("g", True)]
-        assert "waits for the damaged cursor" in shard.refused(ResetGroup, 1, "g", FIRST, False, True, 77).text
         shard.stop()
+    assert shard.do(ResetGroup, 1, "g", FIRST, True) == [0, 0]
+    assert shard.do(ResetGroup, 1, "g", FIRST, False, True, 77) == [0, 0]
+    if restarts:
+        shard.stop()
+    shard.do(FollowDecision, 5, [ATTEMPT])
+    assert shard.loop.table()["staged"] == []
+    assert shard.do(Consume, *join(2, 78)) == 0
+    shard.stop()
+    assert offset(shard) == 0
+
+
+def test_a_damaged_cursor_is_not_reset_while_a_transaction_is_decided(shard: Clocked) -> None:
+    shard.do(CommitOffset, 1, "g", 10, 0)
+    shard.do(StageOffset, *stage(12))
+    assert prepare(shard) == [1]
+    damage_cursor(shard)
+    for dry_run in (True, False):
+        refusal = shard.refused(ResetGroup, 1, "g", FIRST, dry_run, True, 77)
+        assert refusal.code == 506
+        assert refusal.text.endswith("is being decided; reset the group in a moment")
+    shard.do(FollowDecision, 5, [])
+    assert shard.do(ResetGroup, 1, "g", FIRST, False, True, 77) == [0, 0]
 
 
 def test_what_was_staged_before_a_damaged_cursor_was_reset_is_not_committed(shard: Clocked) -> None:
