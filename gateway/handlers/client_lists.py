@@ -138,6 +138,8 @@ class ClientLists:
         ]
 
     def _member(self, client: Client, channel: int, member: Member) -> Row:
+        numbers = [(each.consumer.queue, each.consumer.number) for each in member.partitions.values()]
+        queues = [(self._state.topology.queue_by_id(queue), number) for queue, number in numbers]
         return {
             "tag": member.tag,
             "queue": member.subscription.topic,
@@ -149,6 +151,9 @@ class ClientLists:
             "auto_ack": member.subscription.auto_ack,
             "exclusive": False,
             "priority": 0,
+            "gateway": self._state.name,
+            "group": member.subscription.group,
+            "partitions": {queue.name: number for queue, number in queues if queue is not None},
         }
 
     def _consumer(self, client: Client, channel: int, consumer: Consumer) -> Row:

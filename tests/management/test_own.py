@@ -196,6 +196,13 @@ def test_topics_and_groups_are_shown_and_reset(channel: shardmq.Channel, admin: 
     assert [row["lag"] for row in admin.get("/shardmq/groups")] == [0]
     assert admin.ask("POST", path, {"to": "earliest"})["messages"] == 10
     assert [row["lag"] for row in admin.get("/shardmq/groups")] == [10]
+    reader = channel.consume("events", prefetch=20, arguments={"x-group": "readers"})
+    assert len([next(reader) for _ in range(10)]) == 10
+    found = [admin.get(f"/queues/%2F/events-{number}")["consumer_details"] for number in range(2)]
+    assert [(each["arguments"], each["prefetch_count"]) for (each,) in found] == [({"x-group": "readers"}, 20)] * 2
+    assert {row["partition"]: each["unacked"] for row, (each,) in zip(topic["partitions"], found, strict=True)} == ends
+    assert [row["queue"]["name"] for row in admin.get("/consumers/%2F")] == ["events"]
+    del reader
     admin.ask("DELETE", "/shardmq/topics/%2F/events")
     assert admin.get("/shardmq/topics") == []
 

@@ -111,7 +111,10 @@ def consumer_row(row: Row, node: str) -> Row:
         "ack_required": not row["auto_ack"],
         "prefetch_count": row["prefetch"],
         "exclusive": row["exclusive"],
-        "arguments": {"x-priority": row["priority"]} if row["priority"] else {},
+        "arguments": {
+            **({"x-priority": row["priority"]} if row["priority"] else {}),
+            **({"x-group": row["group"]} if "group" in row else {}),
+        },
         "consumer_timeout": "undefined",
         "queue": {"name": row["queue"], "vhost": row["vhost"]},
         "channel_details": {
@@ -162,7 +165,7 @@ async def _consumers(call: Call, vhost: str | None = None) -> Answer:
 
 
 async def consumers_of_queue(call: Call, vhost: str, queue: Row) -> list[Row]:
-    """The consumers of a queue, in RabbitMQ's words, with what each holds.
+    """The consumers of a queue, in RabbitMQ's words, with what each holds; of a partition, those of groups as well.
 
     Args:
         call: of whoever asks.
@@ -170,11 +173,13 @@ async def consumers_of_queue(call: Call, vhost: str, queue: Row) -> list[Row]:
         queue: theirs, with its `consumer_list`.
     """
     held = {(each["gateway"], each["consumer"]): each for each in queue["consumer_list"]}
-    return [
-        consumer_row(row, call.facts.node) | _held(held.get((row.get("gateway"), row.get("consumer"))))
-        for row in await _broker_rows(call, "consumers", vhost)
-        if row["queue"] == queue["name"]
-    ]
+    rows = []
+    for row in await _broker_rows(call, "consumers", vhost):
+        number = row.get("partitions", {}).get(queue["name"]) if "group" in row else row.get("consumer")
+        if row["queue"] == queue["name"] or ("group" in row and number is not None):
+            shown = consumer_row({**row, "queue": queue["name"]}, call.facts.node)
+            rows.append(shown | _held(held.get((row.get("gateway"), number))))
+    return rows
 
 
 LATENCIES: Final = ("ack_latency_ms", "ack_latency_ms_max")
