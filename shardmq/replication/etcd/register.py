@@ -193,6 +193,7 @@ class Register:
 
         Raises:
             RuntimeError: a swap of that name is under way, or the outcome of one is unknown and nothing was read since.
+            ValueError: the value is not what one may be, such as a group whose primary is not in sync.
         """
         key = self._key(kind, entry.name)
         if key in self._under_way:
@@ -201,6 +202,7 @@ class Register:
             raise RuntimeError(f"the outcome of a swap of {key} is unknown, and it was not read since")
         self._swaps += 1
         mark = f"{self._session}-{self._swaps}"
+        data = encode(value, mark)
         self._under_way.add(key)
 
         def answered(outcome: TxnAnswer | EtcdError) -> None:
@@ -217,7 +219,7 @@ class Register:
                 found = self._entry(kind, entry.name, part.kvs if part else [])
                 done(found if isinstance(found, EtcdError) else NotSwapped(found))
 
-        self._client.ask(swap_request(key.encode(), encode(value, mark), entry.revision), deadline, answered)
+        self._client.ask(swap_request(key.encode(), data, entry.revision), deadline, answered)
 
     def watch(self, kind: Kind[Value], changed: Callable[[list[Entry[Value] | UnreadableValue]], None]) -> Watcher:
         """Be told of all values of a kind, and of each of them when it changes; never of an older one after a newer.

@@ -1,13 +1,15 @@
 """The values of the register: what is kept in etcd of a broker, its hosts and its replica groups. No I/O.
 
-Keys are `/prefix/broker`, `/prefix/hosts/NAME` and `/prefix/groups/NAME`. Values are JSON objects, which people can
-read with etcdctl; fields that are not known here are left alone in reading, as a newer version may have written them.
+A group's value is the core's. Keys are `/prefix/broker`, `/prefix/hosts/NAME` and `/prefix/groups/NAME`. Values are
+JSON objects, which people can read with etcdctl; fields that are not known here are left alone in reading, as a newer
+version may have written them.
 """
 
 from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from shardmq.replication.core.group import Group
 from shardmq.replication.etcd.errors import UnreadableValue
 
 
@@ -26,10 +28,6 @@ class Broker(msgspec.Struct, frozen=True):
     replicas: int
     version: str = ""
 
-    def __post_init__(self) -> None:
-        if not self.id or self.shards < 1 or self.replicas < 1:
-            raise ValueError("a broker has an id, one shard or more, and one replica or more of each")
-
 
 class Host(msgspec.Struct, frozen=True):
     """One host.
@@ -44,46 +42,28 @@ class Host(msgspec.Struct, frozen=True):
     addresses: dict[str, str] = {}
     labels: dict[str, str] = {}
 
-    def __post_init__(self) -> None:
-        if not self.session:
-            raise ValueError("a host has a session")
+
+def fault_of(value: msgspec.Struct) -> str:
+    """What is wrong with a value whose fields have their types; "" for nothing."""
+    if isinstance(value, Broker) and not (value.id and value.shards > 0 and value.replicas > 0):
+        return "a broker has an id, one shard or more, and one replica or more of each"
+    if isinstance(value, Host) and not value.session:
+        return "a host has a session"
+    return _fault_of_group(value) if isinstance(value, Group) else ""
 
 
-class Group(msgspec.Struct, frozen=True):
-    """A replica group: one shard, or the coordinator, on its hosts.
-
-    Attributes:
-        incarnation: made up when it was created, and at an unclean election.
-        term: raised by each election; 0 before the first one.
-        primary: name of the host that leads; "" before the first election.
-        in_sync: hosts that have all that is confirmed; never none.
-        replicas: hosts that have it or are getting it.
-        min_in_sync: with fewer hosts in sync, publishes are refused.
-    """
-
-    incarnation: str
-    term: int
-    primary: str
-    in_sync: tuple[str, ...]
-    replicas: tuple[str, ...]
-    min_in_sync: int = 1
-
-    def __post_init__(self) -> None:
-        if fault := self._fault():
-            raise ValueError(fault)
-
-    def _fault(self) -> str:
-        if not self.incarnation or self.term < 0 or self.min_in_sync < 1:
-            return "a group has an incarnation, a term of 0 or more, and a min_in_sync of 1 or more"
-        if not self.in_sync:
-            return "the in-sync set is empty"
-        if len({*self.in_sync}) < len(self.in_sync) or len({*self.replicas}) < len(self.replicas):
-            return "a host is named twice"
-        if strangers := {*self.in_sync} - {*self.replicas}:
-            return f"{', '.join(sorted(strangers))} of the in-sync set is no replica"
-        if self.primary not in self.in_sync and (self.primary or self.term):
-            return f"the primary '{self.primary}' of term {self.term} is not in the in-sync set"
-        return ""
+def _fault_of_group(group: Group) -> str:
+    if not group.incarnation or group.term < 0 or group.min_in_sync < 1:
+        return "a group has an incarnation, a term of 0 or more, and a min_in_sync of 1 or more"
+    if not group.in_sync:
+        return "the in-sync set is empty"
+    if len({*group.in_sync}) < len(group.in_sync) or len({*group.replicas}) < len(group.replicas):
+        return "a host is named twice"
+    if strangers := {*group.in_sync} - {*group.replicas}:
+        return f"{', '.join(sorted(strangers))} of the in-sync set is no replica"
+    if group.primary not in group.in_sync and (group.primary or group.term):
+        return f"the primary '{group.primary}' of term {group.term} is not in the in-sync set"
+    return ""
 
 
 Value = TypeVar("Value", bound=msgspec.Struct)
@@ -113,7 +93,13 @@ class _Mark(msgspec.Struct):
 
 
 def encode(value: msgspec.Struct, mark: str) -> bytes:
-    """The bytes of a value, with the mark of the swap that writes it."""
+    """The bytes of a value, with the mark of the swap that writes it.
+
+    Raises:
+        ValueError: it is not what a value may be.
+    """
+    if fault := fault_of(value):
+        raise ValueError(fault)
     return msgspec.json.format(msgspec.json.encode({**msgspec.to_builtins(value), "swap": mark}), indent=0)
 
 
@@ -124,7 +110,10 @@ def decode(kind: Kind[Value], key: str, data: bytes) -> tuple[Value, str]:
         UnreadableValue: it is not what should be there.
     """
     try:
-        return msgspec.json.decode(data, type=kind.type), msgspec.json.decode(data, type=_Mark).swap
+        value, mark = msgspec.json.decode(data, type=kind.type), msgspec.json.decode(data, type=_Mark).swap
+        if fault := fault_of(value):
+            raise msgspec.ValidationError(fault)
+        return value, mark
     except (msgspec.MsgspecError, UnicodeDecodeError) as fault:
         raise UnreadableValue.of(
             key,

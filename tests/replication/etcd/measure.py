@@ -12,11 +12,12 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+from shardmq.replication.core.group import Group
 from shardmq.replication.etcd.client import EtcdClient
 from shardmq.replication.etcd.errors import EtcdError, UnreadableValue
 from shardmq.replication.etcd.register import Entry, Register, SwapOutcome, Swapped
 from shardmq.replication.etcd.url import parse
-from shardmq.replication.etcd.values import GROUPS, Group
+from shardmq.replication.etcd.values import GROUPS
 from shardmq.runtime.clock import boottime
 from tests.hosts.members import Etcd
 

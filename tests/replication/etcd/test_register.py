@@ -2,12 +2,13 @@
 
 import pytest
 
+from shardmq.replication.core.group import Group
 from shardmq.replication.etcd.client import EtcdClient
 from shardmq.replication.etcd.errors import UnreadableValue
 from shardmq.replication.etcd.messages import put_request, range_request
 from shardmq.replication.etcd.register import Entry, NotSwapped, Register, Swapped, SwapUnknown, Verdict
 from shardmq.replication.etcd.url import parse
-from shardmq.replication.etcd.values import BROKER, GROUPS, HOSTS, Broker, Group, Host
+from shardmq.replication.etcd.values import BROKER, GROUPS, HOSTS, Broker, Host
 from shardmq.runtime.clock import boottime
 from tests.hosts.members import Etcd
 
