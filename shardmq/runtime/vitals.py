@@ -2,6 +2,7 @@
 
 import os
 import resource
+import socket
 import time
 from typing import Any, Final
 
@@ -10,13 +11,16 @@ from shardmq.version import VERSION
 
 _BORN: Final = time.monotonic()
 
+_HOST: Final = socket.gethostname()
+
 
 def vitals(name: str, role: str) -> dict[str, Any]:
-    """Name, role, pid, resident bytes, processor seconds, age in seconds and version of this process."""
+    """Name, role, host, pid, resident bytes, processor seconds, age in seconds and version of this process."""
     times = os.times()
     return {
         "process": name,
         "role": role,
+        "host": _HOST,
         "pid": os.getpid(),
         "rss_bytes": rss_bytes(),
         "cpu_seconds": round(times.user + times.system, 2),

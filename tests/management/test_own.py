@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+import socket
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -210,4 +211,6 @@ def test_topics_and_groups_are_shown_and_reset(channel: shardmq.Channel, admin: 
 def test_processes_are_listed_with_their_shares(admin: Browser) -> None:
     roles = [row["role"] for row in admin.get("/shardmq/processes")]
     assert sorted(roles) == ["coordinator", "gateway", "shard", "shard"]
-    assert all("cpu_percent" in row for row in admin.get("/shardmq/processes"))
+    for row in admin.get("/shardmq/processes"):
+        assert "cpu_percent" in row
+        assert row["host"] == socket.gethostname()

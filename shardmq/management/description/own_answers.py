@@ -260,6 +260,7 @@ class Process(TypedDict):
 
     process: str
     role: Literal["coordinator", "gateway", "shard"]
+    host: str
     pid: int
     rss_bytes: int
     cpu_seconds: float

@@ -110,6 +110,8 @@ def test_an_alarm_and_who_it_holds_are_found_and_counted(broker: Broker, browser
         events = connection.channel()
         events.queue_declare("findings")
         events.queue_bind("findings", "amq.rabbitmq.event", "finding.*")
+        events.queue_declare("alarms")
+        events.queue_bind("alarms", "amq.rabbitmq.event", "alarm.*")
         connection.watermarks_put(memory_bytes=10 << 20)
         until(lambda: "alarm" in rules(browser), "all have more memory than that")
         publisher = threading.Thread(target=channel.basic_publish, args=("", "held", b"x"))
@@ -125,6 +127,7 @@ def test_an_alarm_and_who_it_holds_are_found_and_counted(broker: Broker, browser
         until(lambda: not {"alarm", "publisher-blocked"} & set(rules(browser)), "the alarm is over")
         ended = event(connection.channel(), "finding.closed")
         assert ended == {**opened, "since": ended["since"], "evidence": ended["evidence"]}
+        assert {each.routing_key for each in channel.queue_peek("alarms", 0, 99)} == {"alarm.set", "alarm.cleared"}
 
 
 def test_passwords_of_old_definitions_are_found_until_they_are_set_anew(broker: Broker, browser: Browser) -> None:

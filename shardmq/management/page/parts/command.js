@@ -9,6 +9,12 @@ function lineOf(words, names, vhost) {
   return ["shardmq", ...words, ...place, ...ends, ...names].map((word) => quoted(String(word))).join(" ");
 }
 
+// The request that does the same, where no command does. Args: path: below /api; user: who asks.
+export function Request({ path, user }) {
+  const url = new URL(`api${path}`, location.href);
+  return html`<${Command} text=${`curl -u ${quoted(user)} ${quoted(url.href)}`} />`;
+}
+
 // Args: words: of the command, with its options; names: of what it is for; vhost: where those are, if anywhere;
 // text: the whole line, instead of these.
 export function Command({ words, names = [], vhost, text }) {

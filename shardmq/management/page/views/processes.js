@@ -15,6 +15,7 @@ export function Processes() {
   const columns = [
     { title: "Process", isName: true, cell: (row) => row.process },
     { title: "Role", cell: (row) => row.role },
+    { title: "Host", cell: (row) => row.host },
     { title: "State", cell: (row) => html`<${Alarms} row=${row} />` },
     { title: "Memory", isNumber: true, cell: (row) => bytes(row.rss_bytes) },
     { title: "CPU", isNumber: true, cell: (row) => (row.cpu_percent === null || row.cpu_percent === undefined ? "–" : `${row.cpu_percent} %`) },

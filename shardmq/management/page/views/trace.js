@@ -4,11 +4,12 @@ import { html } from "../vendor/preact.js";
 import { count, moment, path } from "../format.js";
 import { useAnswer } from "../live.js";
 import { go, link } from "../route.js";
+import { Request } from "../parts/command.js";
 import { VirtualHostField } from "../parts/fields.js";
 import { Answered, Head } from "../parts/states.js";
 import { Table } from "../parts/table.js";
 
-export function Trace({ parts: [vhost, id] }) {
+export function Trace({ parts: [vhost, id], who }) {
   const submit = (event) => {
     event.preventDefault();
     const values = new FormData(event.target);
@@ -22,7 +23,8 @@ export function Trace({ parts: [vhost, id] }) {
     </form>
     ${id === undefined
       ? html`<p class="dim">All queues, streams and topics of a virtual host are searched for a message with this id.</p>`
-      : html`<${Found} vhost=${vhost} id=${id} />`}`;
+      : html`<${Found} vhost=${vhost} id=${id} />`}
+    <${Request} path=${`/shardmq/traces${path(vhost ?? "/", id ?? "ID")}`} user=${who.name} />`;
 }
 
 function Found({ vhost, id }) {
