@@ -66,6 +66,8 @@ def test_the_wheel_has_the_packages_once_and_nothing_else(wheel: Path) -> None:
         names = archive.namelist()
     code = {name for name in names if ".dist-info/" not in name and name.endswith(".py")}
     assert {name.rpartition("/")[0].replace("/", ".") for name in code} == set(PACKAGES)
+    page = PACKAGES["shardmq.management.page"]
+    assert {f"shardmq/management/page/{each.relative_to(page).as_posix()}" for each in page.rglob("*.js")} <= set(names)
     data = {"shardmq/py.typed", "shardmq/protocol/native/SPEC.md", "shardmq/cmd/bench/compare/amqpload/main.c"}
     assert data <= set(names)
     others = [name for name in names if not name.endswith(".py") and ".dist-info/" not in name]

@@ -83,6 +83,27 @@ def stay_in_a_list(page: Page, channel: shardmq.Channel) -> None:
         channel.queue_delete(name)
 
 
+def turn_pages(page: Page, channel: shardmq.Channel) -> None:
+    """Go through a long list page by page; the keyboard stays on a button that leads no further."""
+    names = [f"leaf-{number:03}" for number in range(105)]
+    for name in names:
+        channel.queue_declare(name)
+    page.open("queues?name=leaf-&sort=name")
+    page.sees("100 of 105 that match")
+    tab_to(page, "Next", 150)
+    press(page, Keys.ENTER)
+    page.sees("page 2 of 2")
+    page.sees("leaf-104")
+    assert where(page) == "Next"
+    press(page, Keys.ENTER)
+    press(page, Keys.TAB, shift=True)
+    press(page, Keys.ENTER)
+    page.sees("page 1 of 2")
+    page.sees("leaf-000")
+    for name in names:
+        channel.queue_delete(name)
+
+
 def come_back_from_dialogs(page: Page, channel: shardmq.Channel) -> None:
     """Leave dialogs by Escape and by doing what they are for; the keyboard is where it was, or near what is gone."""
     for name in ("keys", "keys.work"):

@@ -19,7 +19,7 @@ from shardmq.cmd.run.broker import Broker
 from .breaking import lose_a_shard, lose_the_broker, read_what_is_damaged
 from .browser import Browser
 from .command_lines import ASKING, filled_lines_of
-from .keyboard import come_back_from_dialogs, stay_in_a_list
+from .keyboard import come_back_from_dialogs, stay_in_a_list, turn_pages
 from .managing import manage_people, manage_routes
 from .operating import cancel_long_work, edit_and_publish, edit_packed, redrive_of_one_reason, redrive_one, watch
 from .searching import look_with_all_filters, search_a_topic
@@ -373,6 +373,7 @@ def test_the_keyboard_is_enough_to_get_somewhere(page: Page) -> None:
 
 def test_the_keyboard_is_seen_and_stays_where_it_was(page: Page, channel: shardmq.Channel) -> None:
     stay_in_a_list(page, channel)
+    turn_pages(page, channel)
     come_back_from_dialogs(page, channel)
 
 
