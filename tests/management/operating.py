@@ -153,7 +153,6 @@ def edit_packed(page: Page, channel: shardmq.Channel) -> None:
     document = {"n": 1, "list": [1.5, -200, None, "é" * 40], "deep": {"big": 70_000}}
     pack, raw = msgspec.msgpack.encode, zlib.compressobj(wbits=-zlib.MAX_WBITS)
     bodies = (
-        ("gzip", "", gzip.compress(b'{"n": 1}')),
         ("deflate", "", raw.compress(b'{"n": 1}') + raw.flush()),
         ("gzip", "application/msgpack", gzip.compress(pack(document))),
         ("utf-8", "", b'{"n": 1}'),

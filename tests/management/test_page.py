@@ -310,7 +310,7 @@ def test_users_without_rights_are_told(page: Page, managed: Broker, connection: 
         page.until(lambda driver: driver.find_elements(By.CSS_SELECTOR, ".toasts .note.bad"))
         assert admin.get("/queues/%2F/billing")["messages_ready"] == ready
         admin.delete("/users/looker")
-    page.sees("Your login has ended")
+    page.sees_soon("Your login has ended")
     page.log_in("guest", "guest")
 
 

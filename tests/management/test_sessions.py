@@ -121,7 +121,7 @@ def test_logins_of_the_page_leave_a_line_without_their_password(managed: Broker)
 
 
 def test_of_many_who_guess_passwords_at_once_some_are_told_to_come_back(managed: Broker) -> None:
-    many = 36
+    many = 60  # a busy machine has answered some before the last is asked for
     barrier = threading.Barrier(many)
 
     def guess(number: int) -> int:
