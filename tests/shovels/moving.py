@@ -7,6 +7,7 @@ from typing import Any
 import shardmq
 
 PATIENCE_SECONDS = 20.0
+MOVING_SECONDS = 120.0
 RETRY = {"reconnect-delay": 0.2}
 
 
@@ -28,6 +29,14 @@ def messages(connection: shardmq.Connection, queue: str) -> int:
 
 def shovel(connection: shardmq.Connection, name: str) -> dict[str, Any]:
     return next((row for row in connection.topology("shovels") if row["name"] == name), {})
+
+
+def until_empty(connection: shardmq.Connection, queue: str) -> None:
+    """Wait until a shovel has moved all: for as long as it goes on, as many messages take long on a busy machine."""
+    deadline = time.monotonic() + MOVING_SECONDS
+    while left := messages(connection, queue):
+        until(lambda left=left: messages(connection, queue) < left, f"{left} messages of '{queue}' stay there")
+        assert time.monotonic() < deadline, f"{left} messages of '{queue}' are still there"
 
 
 def put(connection: shardmq.Connection, name: str, source: str, destination: str, **more: Any) -> None:
