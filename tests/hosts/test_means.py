@@ -3,7 +3,6 @@
 import os
 import signal
 import socket
-import statistics
 import subprocess
 import sys
 import time
@@ -80,14 +79,14 @@ class Post:
             return False
 
     def seconds(self, sender: str, receiver: str) -> float:
-        """How long a datagram is on its way: the middle of some."""
+        """How long a datagram is on its way: the fastest of some, as the machine may be busy."""
         taken = []
         for _ in range(5):
             began = time.monotonic()
             self.send(sender, receiver, b"?")
             self.receive(receiver)
             taken.append(time.monotonic() - began)
-        return statistics.median(taken)
+        return min(taken)
 
 
 def test_a_cut_is_between_two_hosts_both_ways(hosts: Hosts) -> None:
@@ -166,14 +165,14 @@ def test_bulk_passes_a_delay_unharmed(hosts: Hosts) -> None:
 def test_a_share_of_the_datagrams_is_lost(hosts: Hosts) -> None:
     hosts.lose("a", "b", 0.3)
     with Post(hosts, "a", "b") as post:
-        for number in range(500):
+        for number in range(300):
             post.send("a", "b", b"%d" % number)
             post.send("b", "a", b"%d" % number)
         hosts.heal()
         post.send("a", "b", b"end")
         post.send("b", "a", b"end")
-        assert 275 < sum(1 for _ in iter(lambda: post.receive("b"), b"end")) < 425
-        assert sum(1 for _ in iter(lambda: post.receive("a"), b"end")) == 500
+        assert 150 < sum(1 for _ in iter(lambda: post.receive("b"), b"end")) < 270
+        assert sum(1 for _ in iter(lambda: post.receive("a"), b"end")) == 300
 
 
 ECHO = """
