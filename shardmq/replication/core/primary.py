@@ -187,8 +187,8 @@ class Primary:
         peer = self._peers.get(sender)
         if peer is None or ack.term != self.term or not self.is_of_stream(peer, ack):
             return
-        peer.acked = ack.index
-        peer.is_complete = ack.complete
+        peer.acked = max(peer.acked, ack.index)
+        peer.is_complete = peer.is_complete or ack.complete
         self._release()
         if peer not in self._awaited:
             self._decide()

@@ -13,5 +13,6 @@ network.py       links that keep order, or lose and tell; late messages of conne
 etcd.py          a compare-and-swap register that can be away, lose answers, and swap late
 application.py   who publishes, and answers what was released
 checker.py       what must be true after every step, and at the end
+mutations.py     each guard of the core, removed
 __main__.py      many seeds over all processors, or the trace of one
 """

@@ -61,6 +61,14 @@ class Application:
             answer = Answer(message, False, True)
             self._wait(answer, self._node.core.index)
 
+    def read(self) -> None:
+        """Answer from what was released, which rests on the lease alone."""
+        node = self._node
+        if node.core.may_answer(node.clock()):
+            answer = Answer(0, False, True)
+            answer.index, answer.term = node.core.released, node.core.leads
+            self._tell(answer)
+
     def _propose(self, edits: tuple[Edit, ...], answer: Answer) -> None:
         self._numbers += 1
         self._asked[self._numbers] = answer

@@ -20,6 +20,8 @@ class Etcd:
         self.group = group
         self.revision = 1
         self.away_until = 0.0
+        self.slow_until = 0.0
+        self.slow = 0.0
         self.losses = 0.0
         self.under_way: list[tuple[int, Group]] = []
 
@@ -28,7 +30,7 @@ class Etcd:
 
     def _delay(self) -> float:
         draw = self._world.random.random()
-        return 0.001 + 0.02 * draw * draw
+        return 0.001 + 0.02 * draw * draw + (self.slow if self._world.now < self.slow_until else 0.0)
 
     def read(self, node: "Node") -> None:
         world = self._world
@@ -49,6 +51,7 @@ class Etcd:
             world.at(world.now + self._delay(), self._answer_swap, node, node.life, revision, group)
             return
         world.at(world.now + TIMEOUT, node.hand, node.life, SwapLost())
+        world.scenario.swap_lost(group)
         fate = world.random.random()
         if fate < 0.7:
             late = world.now + (0.0 if fate < 0.3 else TIMEOUT + world.random.random() * (0.2 if fate < 0.5 else 2.0))
@@ -70,7 +73,7 @@ class Etcd:
         world.trace("etcd", f"swapped by {node.name}", group)
         world.checker.group_changed(node.name, before, group)
         for other in world.nodes.values():
-            delay = world.random.random() ** 4 * 1.5
+            delay = world.random.random() ** 4 * 1.5 + (2 * self.slow if world.now < self.slow_until else 0.0)
             seen_at = max(world.now, self.away_until) + 0.001 + delay
             world.at(seen_at, other.hand, other.life, GroupSeen(self.revision, group))
         return True

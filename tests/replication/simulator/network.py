@@ -11,14 +11,15 @@ if TYPE_CHECKING:
 class Link:
     """One direction of a connection."""
 
-    __slots__ = ("backlog", "clear_at", "connection", "is_cut", "slow")
+    __slots__ = ("backlog", "clear_at", "connection", "is_cut", "sent", "slow")
 
     def __init__(self) -> None:
         self.connection = 0
         self.clear_at = 0.0
         self.is_cut = False
         self.slow = 0.0
-        self.backlog: list[tuple[int, Message]] = []
+        self.sent = 0
+        self.backlog: list[tuple[int, int, Message]] = []
 
 
 class Network:
@@ -36,19 +37,27 @@ class Network:
 
     def send(self, source: str, target: str, message: Message) -> None:
         link = self.link(source, target)
+        link.sent += 1
         if link.is_cut:
-            link.backlog.append((link.connection, message))
+            link.backlog.append((link.sent, link.connection, message))
             return
+        self._carry(source, target, link, link.sent, message)
+
+    def _carry(self, source: str, target: str, link: Link, number: int, message: Message) -> None:
         world = self._world
         draw = world.random.random()
         link.clear_at = arrival = max(world.now + 0.0002 + 0.002 * draw * draw + link.slow, link.clear_at)
-        world.at(arrival, self._arrive, source, target, link, link.connection, message)
+        world.at(arrival, self._arrive, link, (number, link.connection, message), source, target)
 
-    def _arrive(self, source: str, target: str, link: Link, connection: int, message: Message) -> None:
-        if connection != link.connection and self._world.random.random() < 0.5:
-            return  # lost with its connection; the other half was read from its socket before, and is late
-        if link.is_cut and connection == link.connection:
-            link.backlog.append((connection, message))
+    def _arrive(self, link: Link, sent: tuple[int, int, Message], source: str, target: str) -> None:
+        _, connection, message = sent
+        if connection != link.connection:
+            world = self._world
+            if world.random.random() < 0.5:  # the other half was read from its socket before, and is late
+                world.at(world.now + 1.5 * world.random.random() ** 2, world.nodes[target].receive, source, message)
+            return
+        if link.is_cut:
+            link.backlog.append(sent)
             return
         self._world.nodes[target].receive(source, message)
 
@@ -59,7 +68,7 @@ class Network:
             link = self.link(source, target)
             link.connection += 1
             link.clear_at = world.now
-            late = [message for _, message in link.backlog if world.random.random() < 0.2]
+            late = [message for _, _, message in link.backlog if world.random.random() < 0.2]
             link.backlog.clear()
             for message in late:
                 world.at(world.now + world.random.random(), world.nodes[target].receive, source, message)
@@ -74,9 +83,9 @@ class Network:
             return
         link.is_cut = False
         backlog, link.backlog = link.backlog, []
-        for connection, message in backlog:
+        for number, connection, message in sorted(backlog, key=lambda sent: sent[0]):
             if connection == link.connection:
-                self.send(source, target, message)
+                self._carry(source, target, link, number, message)
 
     def heal_all(self) -> None:
         for source, target in list(self.links):

@@ -159,6 +159,8 @@ class Node:
         self._world.checker.written(self, commit)
         if not self.disk.syncing:
             self._begin_sync()
+        if commit.cut is not None:
+            self._world.scenario.caught_up(self)
 
     def _begin_sync(self) -> None:
         world = self._world

@@ -48,6 +48,7 @@ class Scenario:
         world.at(self._after(self._work_seconds), self._work)
         for node in world.nodes.values():
             if node.is_up and node.core.leads and world.now >= node.paused_until:
+                node.application.read()
                 if world.random.random() < 0.75:
                     node.application.publish()
                 else:
@@ -73,13 +74,26 @@ class Scenario:
         else:
             world.at(world.now, self._freeze, node)
 
+    def swap_lost(self, group: Group) -> None:
+        """Strike now and then when an answer of etcd is lost, before it is known what it was."""
+        world = self._world
+        if not self._healed and world.random.random() < self._strike:
+            node = world.nodes[world.random.choice(group.in_sync)]
+            world.at(world.now + 0.3 * world.random.random(), self._freeze, node)
+
+    def caught_up(self, node: "Node") -> None:
+        """Strike now and then when a follower is brought up to date, and its disk has not all of it."""
+        world = self._world
+        if not self._healed and world.random.random() < self._strike / 4:
+            world.at(world.now + 0.006 * world.random.random(), self._kill, node)
+
     def heal(self) -> None:
         """Let nothing fail any more."""
         self._healed = True
         world = self._world
         world.freeze_before_flush = 0.0
         world.network.heal_all()
-        world.etcd.away_until = world.etcd.losses = 0.0
+        world.etcd.away_until = world.etcd.losses = world.etcd.slow = 0.0
         for node in world.nodes.values():
             node.disk.stalled_until = 0.0
             if not node.is_up:
@@ -160,7 +174,48 @@ class Scenario:
     def slow_link(self) -> None:
         world = self._world
         node, other = world.random.sample(list(world.nodes), 2)
-        world.network.link(node, other).slow = world.random.choice((0.0, 0.05, 0.3, 0.8))
+        world.network.link(node, other).slow = world.random.choice((0.0, 0.05, 0.3, 0.8, 1.3))
+
+    def late_answers(self) -> None:
+        """Let the primary hear its followers late, and the followers no more of it soon."""
+        world = self._world
+        primary = self._primary()
+        until = world.now + 2.5 + world.random.random()
+        for other in world.nodes.values():
+            if other is not primary:
+                world.network.link(other.name, primary.name).slow = 0.4 + world.random.random()
+                world.at(world.now + 0.3, world.network.cut, primary.name, other.name)
+                world.at(until, world.network.heal, primary.name, other.name)
+
+    def late_election(self) -> None:
+        """Freeze the primary until a follower campaigns; let it be heard once more before etcd gets to the swap."""
+        world = self._world
+        primary = self._primary()
+        frozen = 1.45 + 0.6 * world.random.random()
+        primary.paused_until = max(primary.paused_until, world.now + frozen)
+        world.etcd.slow = 0.1 + 0.4 * world.random.random()
+        world.at(world.now + 1.3, self._slow_etcd)
+        for other in world.nodes.values():
+            if other is not primary:
+                world.at(world.now + frozen + 0.1, world.network.cut, other.name, primary.name)
+                world.at(world.now + frozen + 1.5, world.network.heal, other.name, primary.name)
+
+    def _slow_etcd(self) -> None:
+        self._world.etcd.slow_until = self._world.now + 1.5
+
+    def join_behind(self) -> None:
+        """Let a host join while the followers lag behind, and kill the primary then."""
+        world = self._world
+        primary = self._primary()
+        group = world.etcd.group
+        followers = [name for name in group.in_sync if name != primary.name]
+        outside = [name for name in world.nodes if name not in group.replicas]
+        if not primary.is_up or not followers or not outside:
+            return
+        for name in followers:
+            world.network.link(primary.name, name).slow = 0.3 + 0.4 * world.random.random()
+        primary.hand(primary.life, Move(followers[0], outside[0]))
+        world.at(world.now + 0.2 + world.random.random(), self._kill, primary)
 
     def stall_disk(self) -> None:
         world = self._world
@@ -192,15 +247,29 @@ class Scenario:
             node.hand(node.life, Move(world.random.choice(group.replicas), world.random.choice(outside)))
 
     def wipe(self) -> None:
-        """Replace the disk of a host, where another one in sync has everything."""
+        """Replace the disk of a host, where another one in sync has everything; what it said before arrives late."""
+        world = self._world
+        node = self._any()
+        if self._may_be_wiped(node):
+            world.network.link(node.name, world.etcd.group.primary).slow = 0.3 * world.random.random()
+            world.at(world.now + 0.4 * world.random.random(), self._replace_disk, node)
+
+    def _may_be_wiped(self, node: "Node") -> bool:
         world = self._world
         group = world.etcd.group
-        node = self._any()
         others = [name for name in group.in_sync if name != node.name and name not in world.checker.excused]
         if node.name == group.primary or not node.is_up or node.core.leads or group.primary not in others:
+            return False
+        # A primary may take a whole learner in before it hears of the new disk, as it may before the disk is replaced.
+        is_whole = node.disk.synced.note.copied is None
+        is_believed = any(other.believes_whole(node.name) for other in world.nodes.values())
+        return not self._healed and (node.name in group.in_sync or not (is_whole or is_believed))
+
+    def _replace_disk(self, node: "Node") -> None:
+        world = self._world
+        group = world.etcd.group
+        if not self._may_be_wiped(node):
             return
-        if node.name not in group.in_sync and any(other.believes_whole(node.name) for other in world.nodes.values()):
-            return  # a primary may take it in before it hears of the new disk, as it may before the disk is replaced
         world.trace(node.name, "has a new disk")
         node.crash()
         node.disk.wipe()
@@ -230,5 +299,13 @@ class Scenario:
 FAULTS = (
     *(Scenario.kill, Scenario.kill, Scenario.kill_all, Scenario.freeze, Scenario.freeze, Scenario.cut, Scenario.cut),
     *(Scenario.lose_session, Scenario.slow_link, Scenario.stall_disk, Scenario.fill_disk, Scenario.etcd_away),
-    *(Scenario.transfer, Scenario.move, Scenario.wipe, Scenario.elect_unclean),
+    *(
+        Scenario.late_answers,
+        Scenario.late_election,
+        Scenario.join_behind,
+        Scenario.transfer,
+        Scenario.move,
+        Scenario.wipe,
+        Scenario.elect_unclean,
+    ),
 )
