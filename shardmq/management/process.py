@@ -17,6 +17,7 @@ from shardmq.management.sampling import Sampler, own_credentials
 from shardmq.management.server import Server
 from shardmq.management.state.callers import Callers
 from shardmq.management.state.facts import Facts, node_name
+from shardmq.management.web.errors import is_ours
 from shardmq.runtime import notify
 from shardmq.runtime.collection import exempt_startup
 from shardmq.runtime.memory import return_large_blocks
@@ -65,6 +66,7 @@ def run(options: ManagementOptions) -> None:
         raise StartupRefused("the URL logs in by a certificate; callers log in by their own users, so name none there")
     os.nice(NICENESS)
     return_large_blocks()
+    logging.getLogger("aiohttp.server").addFilter(is_ours)
     uvloop.run(_serve(options))
 
 

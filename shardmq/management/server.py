@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final
+from urllib.parse import parse_qsl
 
 from aiohttp import hdrs, web
 
@@ -28,10 +29,10 @@ from shardmq.management.web.authentication import (
     credentials_of,
     of_session,
 )
-from shardmq.management.web.call import BODY_BYTES_MAX, QUERY_BYTES_MAX, Call
+from shardmq.management.web.call import BODY_BYTES_MAX, QUERY_BYTES_MAX, Call, content_of
 from shardmq.management.web.encoding import encoded
 from shardmq.management.web.endpoint import PREFIX, Answer, Endpoint, Right
-from shardmq.management.web.errors import NOT_MANAGER, REFUSED_LOGIN, ApiError
+from shardmq.management.web.errors import NOT_MANAGER, PEERS_FAULTS, REFUSED_LOGIN, ApiError
 from shardmq.management.web.streaming import send, whole
 
 REQUEST_SECONDS: Final = 60.0
@@ -155,9 +156,9 @@ class Server:
     async def _log_in(self, request: web.Request) -> web.StreamResponse:
         """Begin a session of the page: a form with `username` and `password`, as RabbitMQ's has it."""
         check_site(request)
-        form = await request.post()
+        form = parse_form(await content_of(request, BODY_BYTES_MAX))
         user, password = form.get("username", ""), form.get("password", "")
-        if not isinstance(user, str) or not isinstance(password, str) or not user:
+        if not user:
             raise ApiError.bad_request("give a form with username and password")
         credentials = Credentials(user, password)
         request[USER] = user
@@ -213,6 +214,8 @@ class Server:
             return self._failed(request, ApiError(404, "Object Not Found", "Not Found"))
         except web.HTTPException as fault:
             return self._failed(request, ApiError(fault.status, fault.reason, fault.text or fault.reason))
+        except PEERS_FAULTS as fault:
+            return self._failed(request, ApiError.bad_request(f"the request broke off: {fault}"))
         except Exception:  # noqa: BLE001  nobody is told of a traceback
             _log.exception("%s %s failed", request.method, request.path)
             return self._failed(request, ApiError(500, "internal_error", "this request met a bug; the log says more"))
@@ -259,3 +262,17 @@ async def _carried_out(endpoint: Endpoint, call: Call, caller: Caller | None) ->
         if endpoint.method == hdrs.METH_GET and caller is not None:
             return await endpoint.handler(call)
         raise Unavailable(f"{fault.text}; it may be done or not: look before you send it again") from fault
+
+
+def parse_form(content: bytes) -> dict[str, str]:
+    """The fields of a form, as browsers encode it.
+
+    Raises:
+        ApiError: it is none.
+    """
+    try:
+        return dict(parse_qsl(content.decode(), keep_blank_values=True, errors="strict", max_num_fields=10))
+    except ValueError as fault:
+        raise ApiError.bad_request(
+            "give a form with username and password, as application/x-www-form-urlencoded"
+        ) from fault

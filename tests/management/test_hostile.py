@@ -5,6 +5,7 @@ import http.client
 import os
 import re
 import signal
+import socket
 import time
 from collections.abc import AsyncIterator, Iterator
 from urllib.parse import quote
@@ -88,6 +89,43 @@ def test_no_other_site_gets_an_answer_into_its_hands(managed: Broker) -> None:
         assert answer.status == status
         assert not [name for name in answer.headers if name.lower().startswith("access-control-")]
     connection.close()
+
+
+FORM = "Content-Type: application/x-www-form-urlencoded"
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "status"),
+    [
+        ("POST /api/login HTTP/1.1|Content-Encoding: gzip|" + FORM, b"\x1f\x00\x00\x00", 400),
+        ("POST /api/login HTTP/1.1|Content-Type: multipart/form-data; boundary=x", b"--x\r\nabc", 400),
+        ("POST /api/login HTTP/1.1|" + FORM + "; charset=nonsense", b"a=%f", 400),
+        ("POST /api/login HTTP/1.1|" + FORM, b"username=\xff", 400),
+        ("POST /api/login HTTP/1.1|" + FORM, b"&".join([b"a=b"] * 1000), 400),
+        ("PUT /api/queues/%2F/x HTTP/1.1|Content-Encoding: gzip", b"\x1f\x00\x00\x00", 400),
+        ("PUT /api/queues/%2F/x HTTP/1.1|Transfer-Encoding: chunked", b"zz\r\n", 400),
+        ("GET /api/queues/%2F/a b HTTP/1.1", b"", 400),
+        ("GET /api/queues/%2F/../../../etc/passwd HTTP/1.1", b"", 404),
+        ("GET /api/queues/%2F/%00 HTTP/1.1", b"", 404),
+        ("PUT /api/queues/%2F/x HTTP/1.1|Content-Length: 99999", b"{", 0),
+    ],
+)
+def test_who_speaks_nonsense_is_told_so_and_leaves_no_traceback(
+    managed: Broker, head: str, body: bytes, status: int
+) -> None:
+    host, port = managed.management_url.split("/")[2].split(":")
+    lines = [*head.split("|"), "Host: x", "Connection: close", f"Authorization: {AUTHORIZATION['Authorization']}"]
+    if "chunked" not in head and "Length" not in head:
+        lines.append(f"Content-Length: {len(body)}")
+    with socket.create_connection((host, int(port)), timeout=10) as client:
+        client.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+        if status:  # else it goes in the middle of its request
+            assert client.recv(65_536).split()[1] == b"%d" % status
+    connection = http.client.HTTPConnection(host, int(port), timeout=10)
+    connection.request("GET", "/livez")
+    assert connection.getresponse().status == 200
+    connection.close()
+    assert "Traceback" not in managed.log.read_text()
 
 
 def test_lists_and_metrics_come_while_a_shard_stands_still_and_say_what_is_missing(

@@ -1,5 +1,6 @@
 """One request: its path, parameters and body, and who asks."""
 
+import asyncio
 import re
 from collections.abc import Awaitable
 from typing import Any, Final, cast
@@ -13,7 +14,7 @@ from shardmq.errors import AuthenticationFailed, NotFound, ReplyCode
 from shardmq.management.state.callers import Caller
 from shardmq.management.state.facts import Facts
 from shardmq.management.web.authentication import PAGE_HEADER
-from shardmq.management.web.errors import NO_ACCESS, ApiError
+from shardmq.management.web.errors import NO_ACCESS, PEERS_FAULTS, ApiError
 from shardmq.topology.entities import SEE_ALL_TAGS
 
 Row = dict[str, Any]
@@ -25,6 +26,9 @@ LARGE_BYTES_MAX: Final = 32 << 20
 """Of a request with definitions or a message."""
 
 QUERY_BYTES_MAX: Final = 8192
+
+STALLED_SECONDS: Final = 10.0
+"""A body of which nothing comes for so long is given up: few with large ones are taken in at once."""
 
 
 class Call:
@@ -159,16 +163,7 @@ class Call:
         Raises:
             ApiError: it is too large.
         """
-        most = self._body_bytes_max
-        if (self.request.content_length or 0) > most:
-            raise too_large(most)
-        parts, size = [], 0
-        async for part in self.request.content.iter_chunked(1 << 16):
-            size += len(part)
-            if size > most:
-                raise too_large(most)
-            parts.append(part)
-        return b"".join(parts)
+        return await content_of(self.request, self._body_bytes_max)
 
     async def body(self) -> Row:
         """The request's body as a table; none and null are an empty one.
@@ -177,6 +172,30 @@ class Call:
             ApiError: it is no table in JSON, or too large.
         """
         return as_table(await self.content())
+
+
+async def content_of(request: web.Request, most: int) -> bytes:
+    """A request's body.
+
+    Raises:
+        ApiError: it is too large, does not come on, or is not what its headers say.
+    """
+    if (request.content_length or 0) > most:
+        raise too_large(most)
+    parts, size = [], 0
+    try:
+        while part := await asyncio.wait_for(request.content.read(1 << 16), STALLED_SECONDS):
+            size += len(part)
+            if size > most:
+                raise too_large(most)
+            parts.append(part)
+    except TimeoutError:
+        reason = f"nothing of the body came for {STALLED_SECONDS:.0f} s"
+        raise ApiError(408, "request_timeout", reason, {"Connection": "close"}) from None
+    except PEERS_FAULTS as fault:
+        reason = f"the body cannot be read: {' '.join(str(fault).split()) or 'the connection was lost'}"
+        raise ApiError(400, "bad_request", reason, {"Connection": "close"}) from fault
+    return b"".join(parts)
 
 
 def as_table(content: bytes) -> Row:

@@ -4,7 +4,11 @@ RabbitMQ answers missing rights with 401, not 403 (rabbit_mgmt_util.erl, `not_au
 refuses with 400; its clients read `reason`.
 """
 
+import logging
 from typing import Final, Self
+
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.web import RequestPayloadError
 
 from shardmq.errors import AuthenticationFailed, ConnectionFault, ReplyCode, ShardmqError, Timeout, Unavailable
 
@@ -14,6 +18,16 @@ NOT_MANAGER: Final = "Not management user"
 
 REFUSED_LOGIN: Final = "not_authorized"
 """RabbitMQ's word for logins that failed; missing rights are "not_authorised"."""
+
+
+PEERS_FAULTS: Final = (HttpProcessingError, RequestPayloadError, ConnectionError)
+"""What is raised where somebody sends what is no HTTP, or goes in the middle of it."""
+
+
+def is_ours(record: logging.LogRecord) -> bool:
+    """Whether aiohttp tells of a fault of this process; peers' faults are answered, and would fill the log."""
+    fault = None if record.exc_info is None else record.exc_info[1]
+    return not isinstance(fault, PEERS_FAULTS)
 
 
 class ApiError(Exception):
