@@ -9,7 +9,7 @@ from shardmq.bus.messages.shard import Confirmed, PublishRefusal
 from shardmq.errors import ReplyCode
 from shardmq.gateway.links.publish_plan import PlannedRun, SentBatch
 from shardmq.limits import PUBLISH_WINDOW_BYTES
-from shardmq.runtime.statistics.histograms import SIZE_BOUNDS, SizeHistogram, TimeHistogram
+from shardmq.runtime.statistics.histograms import RECORD_BOUNDS, SizeHistogram, TimeHistogram
 
 
 class PostedPublishes:
@@ -60,7 +60,7 @@ class PostedPublishes:
             size, count = batch.size, batch.count
             self.unconfirmed_bytes -= size
             self.sizes.bytes += size
-            sizes[bisect_left(SIZE_BOUNDS, size // count)] += count
+            sizes[bisect_left(RECORD_BOUNDS, size // count)] += count
             if refusals:
                 self._settle(batch, refusals)
             else:

@@ -9,6 +9,12 @@ POWERS: Final = 36
 SIZE_BOUNDS: Final = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 50_000_000, 100_000_000)
 """Upper bounds of the buckets of message sizes, in bytes; RabbitMQ's."""
 
+FRAMING: Final = (4, 5, 5, 7, 7, 7, 7, 7, 7)
+"""Bytes around the body in the record of a message without properties, by bucket: two heads and the body's length."""
+
+RECORD_BOUNDS: Final = tuple(bound + around for bound, around in zip(SIZE_BOUNDS, FRAMING, strict=False))
+"""Of records, which are what is counted: to look into each for its body would cost each message."""
+
 
 class TimeHistogram:
     """Times in buckets that end at powers of two of a microsecond: to find one takes no search.
@@ -36,11 +42,11 @@ class TimeHistogram:
 
 
 class SizeHistogram:
-    """Sizes of messages in RabbitMQ's buckets.
+    """Sizes of messages' bodies in RabbitMQ's buckets; properties, where a message has any, count with it.
 
     Attributes:
         counts: by bucket; the last is for what is above all bounds.
-        bytes: of all messages together.
+        bytes: of all records together.
     """
 
     __slots__ = ("bytes", "counts")
@@ -50,10 +56,11 @@ class SizeHistogram:
         self.bytes = 0
 
     def add(self, size: int, count: int) -> None:
-        """Count `count` messages, which have `size` bytes together."""
-        self.counts[bisect_left(SIZE_BOUNDS, size // count)] += count
+        """Count `count` messages, whose records have `size` bytes together."""
+        self.counts[bisect_left(RECORD_BOUNDS, size // count)] += count
         self.bytes += size
 
     def table(self) -> dict[str, Any]:
-        """It as lists carry it: `counts` by bucket and `sum` in bytes."""
-        return {"counts": list(self.counts), "sum": self.bytes}
+        """It as lists carry it: `counts` by bucket and `sum` in bytes, without what is around bodies."""
+        around = sum([count * each for count, each in zip(self.counts, FRAMING, strict=True)])
+        return {"counts": list(self.counts), "sum": max(0, self.bytes - around)}

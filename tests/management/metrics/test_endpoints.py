@@ -107,6 +107,7 @@ def test_the_metrics_that_grafanas_dashboard_reads_are_there(busy: Broker) -> No
     assert found["rabbitmq_global_messages_delivered_get_manual_ack_total"] == 1
     assert found["rabbitmq_global_messages_acknowledged_total"] == 1
     assert found["rabbitmq_message_size_bytes_count"] == 21
+    assert found["rabbitmq_message_size_bytes_sum"] == 20 * 500 + 1
 
 
 def test_sizes_have_rabbitmqs_buckets(busy: Broker) -> None:
