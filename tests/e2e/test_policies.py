@@ -40,6 +40,15 @@ def test_a_length_limit_comes_and_goes_without_losing_order_or_messages(
     assert row(connection, queue)["policy"] is None
 
 
+def test_of_equal_priorities_the_first_by_name_applies(connection: shardmq.Connection, queue: str) -> None:
+    for name in ("b", "a", "c"):
+        put(connection, name, f"^{queue}$", max_length=5)
+    for name in ("a", "b", "c"):
+        assert row(connection, queue)["policy"] == name
+        connection.policy_delete("/", name)
+    assert row(connection, queue)["policy"] is None
+
+
 def test_a_running_consumer_goes_on_through_a_change(
     connection: shardmq.Connection, channel: shardmq.Channel, queue: str
 ) -> None:

@@ -1,10 +1,12 @@
 """What the tests of this folder do all the time."""
 
+import shlex
 import time
 from collections.abc import Callable
 from typing import Any
 
 import shardmq
+from shardmq.cmd.main import run
 from tests.management.browser import Browser
 
 Key = tuple[str, str]
@@ -17,7 +19,7 @@ def told(admin: Browser) -> dict[Key, dict[str, Any]]:
 
 
 def gathered(admin: Browser, *keys: Key) -> dict[Key, dict[str, Any]]:
-    """These findings, each as soon as a look has it: some end soon."""
+    """These findings, each as soon as a look has it: some end soon. Their command lines are such of `shardmq`."""
     found: dict[Key, dict[str, Any]] = {}
 
     def is_whole() -> bool:
@@ -25,6 +27,8 @@ def gathered(admin: Browser, *keys: Key) -> dict[Key, dict[str, Any]]:
         return set(keys) <= set(found)
 
     until(is_whole, lambda: (sorted(set(keys) - set(found)), found))
+    for key in keys:
+        assert run([*shlex.split(found[key]["command"])[1:], "--help"]) == 0, found[key]["command"]
     return found
 
 
