@@ -225,14 +225,6 @@ class Connection(HookRegistration, AdministrationRequests, PolicyRequests, Stati
             self._transport.stop()
         self._report()
 
-    def abandon(self, why: str) -> None:
-        """Give it up without a goodbye, as the gateway does not answer; whoever waits for an answer is told.
-
-        Args:
-            why: what is wrong with the gateway.
-        """
-        self._abort(ConnectionLost(f"the connection to {self._core.state.address} was given up: {why}"))
-
     async def _open(self, sign_seconds: float | None) -> None:
         await self._transport.start(sign_seconds)
         opened: asyncio.Future[ServerProperties] = self._loop.create_future()
@@ -271,6 +263,16 @@ class Connection(HookRegistration, AdministrationRequests, PolicyRequests, Stati
     def _report(self) -> None:
         if self._meter is not None:
             self._meter.report(self._meter.take())
+
+
+def abandon(connection: Connection, why: str) -> None:
+    """Give a connection up without a goodbye, as its gateway does not answer; whoever waits for an answer is told.
+
+    Args:
+        connection: which.
+        why: what is wrong with the gateway.
+    """
+    connection._abort(ConnectionLost(f"the connection to {connection._core.state.address} was given up: {why}"))
 
 
 async def _await_logged(outcome: Any) -> None:

@@ -1,13 +1,15 @@
 """How a lost connection is won back: the program's wishes, and when to try which address next."""
 
-import random
 from collections.abc import Sequence
+from random import Random
 from typing import Final
 
 import msgspec
 
 from shardmq.client.api.url import Address
 from shardmq.errors import InvalidRequest
+
+_DICE: Final = Random()  # a program that has seeded the module's expects what it has seeded
 
 STEADY_SECONDS: Final = 5.0
 """A connection that lasted so long was a good one: the next loss begins with the shortest wait again."""
@@ -91,7 +93,7 @@ class Backoff:
             if recovery.attempts is not None and self._turns >= recovery.attempts:
                 return None
             longest = min(recovery.max_seconds, recovery.first_seconds * 2 ** min(self._turns, 32))
-            pause = random.uniform(0, longest)
+            pause = _DICE.uniform(0, longest)
             self._turns += 1
             self._left = len(self._addresses)
         if recovery.seconds is not None and now + pause - self._began > recovery.seconds:

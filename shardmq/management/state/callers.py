@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from shardmq.client.aio.channel import Channel
-from shardmq.client.aio.connection import Connection, connect_to_living
+from shardmq.client.aio.connection import Connection, abandon, connect_to_living
 from shardmq.errors import AuthenticationFailed, ConnectionLost, ReplyCode, ShardmqError, Unavailable
 from shardmq.management.findings.looks import Looks
 from shardmq.version import VERSION
@@ -138,7 +138,7 @@ class Caller:
             if not is_alive and self._connections.get(vhost) is connection:
                 del self._connections[vhost]
                 self._channels.pop(vhost, None)
-                connection.abandon(f"it has not answered for {PING_SECONDS:g} s")
+                abandon(connection, f"it has not answered for {PING_SECONDS:g} s")
 
     def forget_others(self, user: str) -> None:
         """Have a user log in again: password or tags were changed, or the user deleted."""

@@ -101,7 +101,10 @@ FIELDS: Final[dict[Op, tuple[str, ...]]] = {
     Op.GROUP_COMMIT: ("request", "channel", "topic", "group", "offsets"),
     Op.GROUP_OFFSETS: ("request", "channel", "topic", "group"),
 }
-"""The fields of each operation in their order on the wire. All of them are sent."""
+"""The fields of each operation in their order on the wire. All of them are sent.
+
+A publish has one more, its growth. Messages of a transaction do without it: for them, topics have the partitions that
+they had when it began."""
 
 _PUBLISH_FIELDS: Final = bytes([0x90 | len(FIELDS[Op.BASIC_PUBLISH])])
 _RECORDS: Final = FIELDS[Op.BASIC_PUBLISH].index("records")
