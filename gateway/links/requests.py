@@ -28,6 +28,11 @@ class _Asked:
     place: int = 0
 
 
+def _is_start_of_a_consumer(asked: _Asked) -> bool:
+    """Whether it starts a consumer that is started however long that takes; with what is so then, not now."""
+    return isinstance(asked.message, Consume) and asked.deadline == FOREVER
+
+
 def _is_told_at_once(message: Any) -> bool:
     """Whether an unknown queue is an answer: its declaration is asked for again, its reservation is over."""
     return bool(getattr(message, "reservation", "") or getattr(message, "is_declared", type(message) is EndReservation))
@@ -61,6 +66,7 @@ class Requests:
         self._asked: dict[int, _Asked] = {}
         self._waiting: list[_Asked] = []
         self._early: list[_Asked] = []
+        self._starts: dict[int, Reply] = {}  # by consumer: who is to hear of a start that the shard did not answer
         self._given_up: dict[int, _Asked] = {}  # their answers may still come
         self._answered = self._handled = -1  # as many of all messages that were posted are known to be carried out
         self._is_silent = False  # it let a deadline pass, and has answered nothing since
@@ -74,6 +80,10 @@ class Requests:
     def starting(self) -> set[int]:
         """The consumers that wait for the shard to be started for the first time."""
         return {asked.message.consumer for asked in self._waiting if isinstance(asked.message, Consume)}
+
+    def reply_to_start(self, consumer: int) -> Reply | None:
+        """Return who is to hear of a consumer's start, where the shard went away before it had answered."""
+        return self._starts.get(consumer)
 
     def ask(self, message: Request[Any], reply: Reply, seconds: float = DECLARE_SECONDS) -> None:
         """Send a request. While the shard is away it waits; at the deadline it is refused.
@@ -169,6 +179,7 @@ class Requests:
     def opened(self) -> None:
         """Send what has waited for the shard."""
         self._is_silent = False
+        self._starts.clear()
         waiting, self._waiting = self._waiting, []
         for asked in waiting:
             if self._is_wanted(asked.message):
@@ -177,11 +188,13 @@ class Requests:
     def lost(self, reason: str) -> None:
         """Have requests wait for the shard to be back, and refuse those that may not be repeated."""
         self._answered = self._handled = -1
-        asked, self._asked = self._asked, {}
-        early, self._early = self._early, []
-        # Nearly every request may be asked twice; their deadlines stand. Consumers are resumed anew.
-        self._waiting += [each for each in (*early, *asked.values()) if each.deadline < FOREVER]
-        for each in [each for each in asked.values() if not each.message.may_repeat]:
+        lost = [*self._early, *self._asked.values()]
+        self._early, self._asked = [], {}
+        # Nearly every request may be asked twice; their deadlines stand. Consumers are started anew.
+        starts = [each for each in lost if _is_start_of_a_consumer(each)]
+        self._starts.update((each.message.consumer, each.reply) for each in starts)
+        self._waiting += [each for each in lost if each.message.may_repeat and not _is_start_of_a_consumer(each)]
+        for each in [each for each in lost if not each.message.may_repeat]:
             each.reply(
                 Timeout(
                     f"{self._name} went away before it answered: it was done or not, which is not certain ({reason})"

@@ -352,7 +352,8 @@ class ShardLink:
             consumer.hold(-consumer.unacked)
             consumer.owed = 0
             if consumer.running and consumer.number not in starting:
-                self.start(consumer, self._resumed(consumer), FOREVER)
+                reply = self._requests.reply_to_start(consumer.number) or self._resumed(consumer)
+                self.start(consumer, reply, FOREVER)
         self._requests.opened()
 
     def _is_wanted(self, message: Any) -> bool:

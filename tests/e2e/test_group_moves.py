@@ -1,6 +1,7 @@
 """What members of a group hear when others come and go: only partitions that must move, do."""
 
 import select
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -9,9 +10,10 @@ import shardmq
 from shardmq.cmd.run.broker import Broker
 from shardmq.protocol.native.operations.basic import BasicConsume
 from shardmq.protocol.native.operations.groups import GroupAssigned, GroupReleased, GroupRevoked
+from tests.conftest import StartBroker
 from tests.gateway.rawclient import RawClient
 
-from .traffic import until
+from .traffic import publish_all, until
 
 PARTITIONS = 300
 MEMBERS = 30
@@ -92,3 +94,23 @@ def test_one_who_joins_takes_its_share_and_one_whose_connection_breaks_leaves_it
 
 def _have_all(members: list[Member]) -> bool:
     return sum(len(member.has) for member in members) == PARTITIONS
+
+
+def test_a_member_hears_of_a_partition_whose_shard_died_before_it_answered(start_broker: StartBroker) -> None:
+    broker = start_broker(shards=1)
+    heard: list[list[int]] = []
+    with shardmq.connect(broker.url) as connection, connection.channel() as channel:
+        channel.topic_declare("waits", 1)
+        publish_all(channel, "waits-0", [b"kept"])
+        broker.kill("shard-0", signal.SIGSTOP)
+        with channel.group_consumer(
+            "waits", "g", start="earliest", auto_commit=False, on_assigned=lambda some: heard.append(list(some))
+        ) as consumer:
+            channel.exchange_declare("behind", "fanout")  # the coordinator has assigned it, and the shard was asked
+            channel.exchange_declare("it", "fanout")
+            broker.kill_and_wait("shard-0")
+            assert [message.body for message in consumer.poll(30)] == [b"kept"]
+            assert consumer.offsets == {0: 1}
+            assert heard == [[(0, 0)]]
+            consumer.commit()
+        assert channel.group_offsets("waits", "g")[0]["offset"] == 1
