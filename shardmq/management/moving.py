@@ -16,6 +16,7 @@ import msgspec
 
 from shardmq.client.api.message import properties_of_copy
 from shardmq.errors import NotFound, PreconditionFailed, ShardmqError, Unroutable
+from shardmq.ranges import RangeSet
 
 if TYPE_CHECKING:
     from shardmq.client.aio.channel import Channel
@@ -210,12 +211,8 @@ class Mover:
 
 def ranges_of(batch: "Sequence[Message]") -> list[tuple[int, int]]:
     """Positions of messages, as reservations and acknowledgements name them."""
-    found: list[tuple[int, int]] = []
+    found = RangeSet()
     for message in batch:
-        position = message.position
-        assert position is not None  # what queue_read shows has one
-        if found and found[-1][1] == position:
-            found[-1] = found[-1][0], position + 1
-        else:
-            found.append((position, position + 1))
-    return found
+        assert message.position is not None  # what queue_read shows has one
+        found.add(message.position, message.position + 1)
+    return list(found)

@@ -20,6 +20,7 @@ from shardmq.client.aio.transaction import Transaction
 from shardmq.client.api.message import Message, properties_of_copy
 from shardmq.errors import ConnectionLost, NotFound, PreconditionFailed
 from shardmq.limits import NAME_BYTES_MAX, RESERVATION_MS
+from shardmq.ranges import RangeSet
 from shardmq.shovels.message import Labels, ShovelMessage
 from shardmq.shovels.native import declare_queue, open_channel
 from shardmq.shovels.transfer import Progress, Store
@@ -282,12 +283,8 @@ def _name(queue: str, batch: list[Message]) -> str:
 
 def _ranges(batch: list[Message]) -> list[tuple[int, int]]:
     """The numbers of a batch's messages, as acknowledgements name them."""
-    found: list[tuple[int, int]] = []
+    found = RangeSet()
     for message in batch:
-        position = message.position
-        assert position is not None  # what queue_read shows has one
-        if found and found[-1][1] == position:
-            found[-1] = found[-1][0], position + 1
-        else:
-            found.append((position, position + 1))
-    return found
+        assert message.position is not None  # what queue_read shows has one
+        found.add(message.position, message.position + 1)
+    return list(found)
