@@ -133,8 +133,8 @@ class GroupCursor:
         self._buffer.lose(self.partition.id, self.name)
 
     def mark_exactly(self) -> None:
-        """Write down exactly what was delivered, at a clean stop."""
-        if self.deliveries is not None and self.mark != self.deliveries.reached:
+        """Write down exactly what was delivered and what was passed over, at a clean stop."""
+        if self.deliveries is not None:
             self.mark = self.deliveries.reached
             self.keep()
 

@@ -336,6 +336,21 @@ class InMemory(GroupMachine):
     in_memory = True
 
 
+def test_what_was_passed_over_since_a_crash_is_written_at_a_clean_stop() -> None:
+    """The mark says nothing of it: after a crash it is ahead of all that is read."""
+    state = InMemory()
+    state.start(shared=False, limit=None, wanted=("a",), bytes_max=None, begin=0)
+    state.publish(tags=["a"], is_last=False)
+    state.publish(tags=[None], is_last=False)
+    state.take(limit=1, room=0)
+    state.restart(is_clean=False)
+    state.take(limit=1, room=0)
+    state.take(limit=1, room=0)
+    assert state.group.row().acked == [(1, 2)]
+    state.restart(is_clean=True)
+    state.teardown()
+
+
 TestGroup = GroupMachine.TestCase
 TestGroup.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestInMemory = InMemory.TestCase
