@@ -1,8 +1,8 @@
-"""The values of the register: what is kept in etcd of a broker, its hosts and its replica groups. No I/O.
+"""The values of the register: what is kept in etcd of a broker, its hosts, its groups, and wishes for them. No I/O.
 
-A group's value is the core's. Keys are `/prefix/broker`, `/prefix/hosts/NAME` and `/prefix/groups/NAME`. Values are
-JSON objects, which people can read with etcdctl; fields that are not known here are left alone in reading, as a newer
-version may have written them.
+A group's value is the core's. Keys are `/prefix/broker`, `/prefix/hosts/NAME`, `/prefix/groups/NAME` and
+`/prefix/wishes/NAME` of a group. Values are JSON objects, which people can read with etcdctl; fields that are not known
+here are left alone in reading, as a newer version may have written them.
 """
 
 from typing import Final, Generic, TypeVar
@@ -21,12 +21,16 @@ class Broker(msgspec.Struct, frozen=True):
         shards: how many it has.
         replicas: how many hosts are to have each of them.
         version: of what created it.
+        min_in_sync: of its groups: with fewer replicas in sync, publishes are refused.
+        hosts: that are waited for before its groups are made; none to make them on the first host that comes.
     """
 
     id: str
     shards: int
     replicas: int
     version: str = ""
+    min_in_sync: int = 1
+    hosts: tuple[str, ...] = ()
 
 
 class Host(msgspec.Struct, frozen=True):
@@ -36,17 +40,43 @@ class Host(msgspec.Struct, frozen=True):
         session: made up at each of its starts; what an older one says is not listened to.
         addresses: where its processes are reached, by what they are reached for.
         labels: that an operator gave it, such as its zone.
+        is_draining: whether it is to have no replicas any more, until an operator says otherwise.
+        is_stopping: whether it is to lead nothing, until its next start.
     """
 
     session: str
     addresses: dict[str, str] = {}
     labels: dict[str, str] = {}
+    is_draining: bool = False
+    is_stopping: bool = False
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What an operator, or the balance of the broker, wants of a group. It holds for one term, but for a move.
+
+    Attributes:
+        term: of the group when it was made: an election makes the wish void.
+        primary: who is to lead; "" for no matter who.
+        unclean: the group's new incarnation, where `primary` is to lead though it may lack what was released.
+        source: who is to be a replica no more, in a move; "" for none.
+        target: who is to be one instead.
+    """
+
+    term: int = 0
+    primary: str = ""
+    unclean: str = ""
+    source: str = ""
+    target: str = ""
 
 
 def fault_of(value: msgspec.Struct) -> str:
     """What is wrong with a value whose fields have their types; "" for nothing."""
     if isinstance(value, Broker) and not (value.id and value.shards > 0 and value.replicas > 0):
         return "a broker has an id, one shard or more, and one replica or more of each"
+    if isinstance(value, Broker) and not 0 < value.min_in_sync <= value.replicas:
+        return f"a broker with {value.replicas} replicas has a min_in_sync of 1 to {value.replicas}"
+    if isinstance(value, Wish) and bool(value.source) != bool(value.target):
+        return "a move has a source and a target"
     if isinstance(value, Host) and not value.session:
         return "a host has a session"
     return _fault_of_group(value) if isinstance(value, Group) else ""
@@ -86,6 +116,7 @@ class Kind(msgspec.Struct, Generic[Value], frozen=True):
 BROKER: Final = Kind("broker", Broker, is_single=True)
 HOSTS: Final = Kind("hosts", Host)
 GROUPS: Final = Kind("groups", Group)
+WISHES: Final = Kind("wishes", Wish)
 
 
 class _Mark(msgspec.Struct):
