@@ -35,7 +35,8 @@ class Dialer(Generic[Incoming]):
 
     Args:
         context: of the process.
-        address: ZeroMQ endpoint of the listener, such as `ipc:///run/shardmq/shard-0` or `tcp://10.0.0.2:5680`.
+        address: ZeroMQ endpoint of the listener, such as `ipc:///run/shardmq/shard-0` or `tcp://10.0.0.2:5680`; ""
+            calls nobody until `redirect` names one over TCP.
         role: this process's role, for the listener.
         name: this process's name, unique among the listener's callers, such as `gateway-0`.
         incoming: union of the message types the listener sends.
@@ -65,6 +66,7 @@ class Dialer(Generic[Incoming]):
     ) -> None:
         self.address = address
         self.socket, is_guarded = open_dealer(context, address, f"{name}:{secrets.token_hex(8)}".encode(), peer)
+        self._called = peer
         self._peer = peer if is_guarded else ""
         self.is_open = False
         self.has_posted = False
@@ -157,7 +159,7 @@ class Dialer(Generic[Incoming]):
         Returns:
             The end of the session, if it was noticed here or in a flush.
         """
-        if self._waits:
+        if self._waits or not self.address:
             return self._take_lost()
         session = self._session or self._begin(now)
         if pause := self._ticks.stood_still(now):
@@ -182,6 +184,25 @@ class Dialer(Generic[Incoming]):
             self._lose(f"this process belongs to broker {broker} now")
         self._hello = Hello(self._hello.role, self._hello.name, BUS_PROTOCOL, broker, generation)
 
+    def redirect(self, address: str, peer: str) -> None:
+        """Call another listener from now on; a session with the one before ends. The socket's descriptor stays.
+
+        Args:
+            address: its endpoint, of the kind that the dialer was made with (`ipc://` or `tcp://`); "" for nobody.
+            peer: its name; over TCP, only the holder of its key is talked to.
+
+        Raises:
+            StartupRefused: the address is invalid, not safe to use, or the listener's key is missing. Nobody is called
+                then.
+        """
+        if (address, peer) == (self.address, self._called):
+            return
+        self._lose(f"{peer} is at {address} now" if address else f"nobody is known to be {peer} now")
+        self.refused = ""
+        self.address, self._called = "", peer
+        is_guarded = self.socket.redirect(address, peer)
+        self.address, self._peer = address, peer if is_guarded else ""
+
     def close(self) -> None:
         """Close the socket."""
         self.socket.close()
@@ -193,7 +214,7 @@ class Dialer(Generic[Incoming]):
 
     def _call(self, now: float) -> bool:
         """Ask for a session; returns False where nobody is connected."""
-        if self._waits:
+        if self._waits or not self.address:
             return True
         session = self._session or self._begin(now)
         session.sent_at = now

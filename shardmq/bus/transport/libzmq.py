@@ -7,6 +7,7 @@ from typing import Final
 
 import zmq
 
+from shardmq.bus.address import is_tcp
 from shardmq.bus.curve import CurveGuard, guard_of
 from shardmq.bus.transport.transport import ENVELOPES_PER_RECEIVE, NO_ENVELOPE, RECEIVE_BYTES, Received
 from shardmq.errors import StartupRefused
@@ -14,6 +15,10 @@ from shardmq.errors import StartupRefused
 RECONNECT_MS: Final = 20
 RECONNECT_MAX_MS: Final = 500
 """ZeroMQ's first and longest pause before it connects again."""
+
+LOST_SECONDS: Final = 30
+"""A connection on which nothing has come through for so long is closed, whatever waits to be sent: a host that is cut
+off ends none. Sessions end much earlier; this frees memory and descriptors."""
 
 RECALL_SECONDS: Final = 1.0
 """Time between two connects to a listener that refused the handshake or spoke another protocol. ZeroMQ itself would not
@@ -30,7 +35,7 @@ class ZmqDealer:
 
     Args:
         context: of the process.
-        address: of the listener.
+        address: of the listener; "" for nobody, until `redirect` names one.
         identity: of this socket.
         peer: the listener's name.
 
@@ -47,11 +52,14 @@ class ZmqDealer:
         socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
         socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX_MS)
         socket.setsockopt(zmq.ROUTING_ID, identity)
-        self.guard = _attach(context, socket, address, peer)
+        self.guard = _attach(context, socket, address, peer) if address else None
         self.more = False
         self.complaint = ""  # libzmq does not tell
         self.is_connected = True
+        self._context = context
         self._address = address
+        self._identity = identity
+        self._connections = 0  # under other identities than the first
         self._called_at = time.monotonic()
 
     @property
@@ -109,12 +117,39 @@ class ZmqDealer:
             self._called_at = now  # it has just failed for the first time
         elif now - self._called_at >= RECALL_SECONDS:
             self._called_at = now
-            with contextlib.suppress(zmq.ZMQError):  # ENOENT: ZeroMQ has given it up already
-                self.zmq_socket.disconnect(self._address)
+            self._disconnect()
             self.zmq_socket.connect(self._address)
 
+    def redirect(self, address: str, peer: str) -> bool:
+        """Leave the listener, and call another one; nobody where the address is ""."""
+        self._disconnect()
+        self._address = ""
+        if not address:
+            return False
+        if not is_tcp(address):
+            raise StartupRefused(f"a link over TCP cannot go on at {address}; give tcp:// addresses")
+        self._rename()
+        self.guard = _join(self._context, self.zmq_socket, address, peer)
+        self._address = address
+        self._called_at = time.monotonic()
+        return self.guard is not None
+
     def hang_up(self) -> None:
-        """Drop what waits to be sent, where that is possible."""
+        """Drop what waits to be sent, and connect anew: after a network was cut, the old connection may hang long."""
+        self._disconnect()
+        self._rename()
+        self._called_at = time.monotonic()
+        self.zmq_socket.connect(self._address)
+
+    def _disconnect(self) -> None:
+        if self._address:
+            with contextlib.suppress(zmq.ZMQError):  # ENOENT: ZeroMQ has given it up already
+                self.zmq_socket.disconnect(self._address)
+
+    def _rename(self) -> None:
+        """Have the next connection another identity: a listener takes no second one while it holds the first."""
+        self._connections += 1
+        self.zmq_socket.setsockopt(zmq.ROUTING_ID, b"%s.%d" % (self._identity, self._connections))
 
     def close(self) -> None:
         """Close the socket."""
@@ -213,16 +248,35 @@ def _open(context: "zmq.Context[zmq.Socket[bytes]]", kind: int) -> "zmq.Socket[b
     socket = context.socket(kind)
     socket.linger = 0
     socket.sndhwm = socket.rcvhwm = 0  # counted in messages, it could not bound bytes; credit windows do
+    socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
+    socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, LOST_SECONDS // 3)
+    socket.setsockopt(zmq.TCP_KEEPALIVE_INTVL, LOST_SECONDS // 3)
+    socket.setsockopt(zmq.TCP_KEEPALIVE_CNT, 2)
+    socket.setsockopt(zmq.TCP_MAXRT, LOST_SECONDS * 1000)
     return socket
 
 
 def _attach(
     context: "zmq.Context[zmq.Socket[bytes]]", socket: "zmq.Socket[bytes]", address: str, peer: str
 ) -> CurveGuard | None:
+    """Do what `_join` does with a socket that is new, and is closed where that fails."""
+    try:
+        return _join(context, socket, address, peer)
+    except StartupRefused:
+        socket.close()
+        raise
+
+
+def _join(
+    context: "zmq.Context[zmq.Socket[bytes]]", socket: "zmq.Socket[bytes]", address: str, peer: str
+) -> CurveGuard | None:
     """Connect a socket to a peer, or bind it where no peer is named, with the keys that its address needs.
 
     Returns:
         The guard of the socket; None where the address needs none.
+
+    Raises:
+        StartupRefused: the address is invalid, not safe to use, or in use.
     """
     try:
         socket.ipv6 = "[" in address
@@ -236,11 +290,7 @@ def _attach(
         else:
             socket.bind(address)
     except zmq.ZMQError as fault:
-        socket.close()
         raise StartupRefused(f"the bus cannot use {address}: {fault.strerror}; choose another address") from fault
-    except StartupRefused:
-        socket.close()
-        raise
     return guard
 
 

@@ -17,7 +17,7 @@ def open_dealer(
 
     Args:
         context: of the process.
-        address: of the listener.
+        address: of the listener; "" for one over TCP that is still to be named.
         identity: of the socket.
         peer: the listener's name.
 
@@ -27,7 +27,7 @@ def open_dealer(
     Raises:
         StartupRefused: the address is invalid, or not safe to use.
     """
-    if is_tcp(address):
+    if not address or is_tcp(address):
         dealer = ZmqDealer(context, address, identity, peer)
         return dealer, dealer.guard is not None
     own = UnixDealer(address, identity)

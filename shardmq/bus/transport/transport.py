@@ -75,6 +75,20 @@ class Dealer(Protocol):
     def redial(self, now: float) -> None:
         """Connect again, where nothing is connected or has become of it."""
 
+    def redirect(self, address: str, peer: str) -> bool:
+        """Leave the listener, and call another one; nobody where the address is "".
+
+        Args:
+            address: of the same kind as the one before.
+            peer: the new listener's name.
+
+        Returns:
+            Whether the socket talks to the holder of the peer's key only.
+
+        Raises:
+            StartupRefused: the address is invalid, or not safe to use.
+        """
+
     def hang_up(self) -> None:
         """Drop what waits to be sent, where that is possible."""
 

@@ -5,10 +5,11 @@ import socket
 import time
 from typing import Final
 
-from shardmq.bus.address import IPC, check_private
+from shardmq.bus.address import IPC, check_private, is_tcp
 from shardmq.bus.transport.connection import CLOSE_SECONDS, Connection
 from shardmq.bus.transport.transport import ENVELOPES_PER_RECEIVE, Envelope
 from shardmq.bus.transport.zmtp import DEALER, ROUTER, Zmtp
+from shardmq.errors import StartupRefused
 
 HANDSHAKE_SECONDS: Final = 10.0
 """A listener that has not answered for so long is called anew."""
@@ -114,6 +115,19 @@ class UnixDealer:
             channel.close()
             return
         self._connection = Connection(channel, self._epoll, Zmtp(DEALER, ROUTER, self._identity))
+
+    def redirect(self, address: str, peer: str) -> bool:  # noqa: ARG002  (the interface's)
+        """Leave the listener, and call another one when `redial` is called."""
+        if address and is_tcp(address):
+            raise StartupRefused(f"a link over ipc cannot go on at {address}; give ipc:// addresses")
+        if self._connection is not None:
+            self._connection.close("this end calls another one")
+        self._connection = None
+        self._was_ready = False
+        if address:
+            check_private(address, must_exist=False)
+        self._path = address.removeprefix(IPC)
+        return False
 
     def hang_up(self) -> None:
         """Drop what waits to be sent, where that is possible."""
