@@ -11,11 +11,14 @@ values.py          The register's values: brokers, hosts, groups.
 
 What does I/O, driven by the loop of a process:
 
-resolver.py        Addresses of names, looked up beside the loop.
-connection.py      One connection: HTTP over TCP or TLS, without blocking.
-endpoints.py       Members of etcd: which to ask next, and connections kept open to them.
-login.py           The token of a user, renewed when etcd forgets it.
+members/           Connections to members of etcd.
 client.py          Calls with deadlines, from member to member.
 watcher.py         Keeps a watched prefix up to date, whatever breaks.
 register.py        Read, compare-and-swap and watch of typed values.
+change.py          A value that is changed until it is what it should be.
+
+On a thread of its own:
+
+background.py      The register for loops that do not wait for it.
+news.py            What it tells them.
 """

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 from shardmq.replication.etcd.answers import Failure, Status, read_answer
-from shardmq.replication.etcd.connection import Broken, Connection, Piece
-from shardmq.replication.etcd.endpoints import IDLE_MAX, Endpoints, Member
 from shardmq.replication.etcd.errors import EtcdError, OutcomeUnknown, Refused, Unreachable
-from shardmq.replication.etcd.login import TRIES, Login
+from shardmq.replication.etcd.members.connection import Broken, Connection, Piece
+from shardmq.replication.etcd.members.endpoints import IDLE_MAX, Endpoints, Member
+from shardmq.replication.etcd.members.login import TRIES, Login
+from shardmq.replication.etcd.members.resolver import Resolver
 from shardmq.replication.etcd.messages import Request, authenticate_request
-from shardmq.replication.etcd.resolver import Resolver
 from shardmq.replication.etcd.url import Endpoint, EtcdUrl
 from shardmq.runtime.clock import boottime
 

@@ -25,6 +25,7 @@ from shardmq.replication.etcd.messages import (
     KeyValue,
     RangeAnswer,
     TxnAnswer,
+    delete_request,
     prefix_end,
     range_request,
     swap_request,
@@ -220,6 +221,23 @@ class Register:
                 done(found if isinstance(found, EtcdError) else NotSwapped(found))
 
         self._client.ask(swap_request(key.encode(), data, entry.revision), deadline, answered)
+
+    def remove(
+        self, kind: Kind[Value], entry: Entry[Value], deadline: float, done: Callable[[bool | EtcdError], None]
+    ) -> None:
+        """Delete a value, if its key has not been written since an entry was read.
+
+        Args:
+            kind: of the value.
+            entry: what was read.
+            deadline: until when an answer is of use, by `boottime`.
+            done: called from the client's `turn` with whether it was deleted, or what went wrong.
+        """
+
+        def answered(outcome: TxnAnswer | EtcdError) -> None:
+            done(outcome if isinstance(outcome, EtcdError) else outcome.succeeded)
+
+        self._client.ask(delete_request(self._key(kind, entry.name).encode(), entry.revision), deadline, answered)
 
     def watch(self, kind: Kind[Value], changed: Callable[[list[Entry[Value] | UnreadableValue]], None]) -> Watcher:
         """Be told of all values of a kind, and of each of them when it changes; never of an older one after a newer.

@@ -4,9 +4,9 @@ import os
 import ssl
 from typing import Final
 
-from shardmq.replication.etcd.connection import Connection, Peer
 from shardmq.replication.etcd.errors import InvalidUrl
-from shardmq.replication.etcd.resolver import Address, Resolver
+from shardmq.replication.etcd.members.connection import Connection, Peer
+from shardmq.replication.etcd.members.resolver import Address, Resolver
 from shardmq.replication.etcd.url import Endpoint, EtcdUrl
 
 REST_SECONDS: Final = 1.0

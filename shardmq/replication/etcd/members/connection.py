@@ -16,7 +16,7 @@ from typing import Final
 
 import h11
 
-from shardmq.replication.etcd.resolver import Address
+from shardmq.replication.etcd.members.resolver import Address
 
 READ_BYTES: Final = 64 << 10
 
