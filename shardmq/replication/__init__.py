@@ -1,6 +1,7 @@
 """Several hosts: replica groups, with etcd as the one authority on who is what.
 
-core/   One replica of a group without I/O: elections, records and releases, rejoin, join, transfer.
-etcd/   Clients of etcd, and the register of brokers, hosts and groups kept there.
-store/  What lies in a replica's store, and what moves between stores.
+core/      One replica of a group without I/O: elections, records and releases, rejoin, join, transfer.
+etcd/      Clients of etcd, and the register of brokers, hosts and groups kept there.
+planning/  Which hosts have which replicas, and which of them lead: pure functions.
+store/     What lies in a replica's store, and what moves between stores.
 """

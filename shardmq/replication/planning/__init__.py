@@ -1,0 +1,10 @@
+"""Which hosts have which replicas, and which of them lead: what to change next in etcd. Pure functions, no I/O.
+
+    etcd ─► Cluster ─► plan ─► steps, each one compare-and-swap ─► etcd, and so on until there are none
+
+cluster.py   What etcd says of a broker: hosts, groups, wishes, and sums over them.
+steps.py     A change of one key.
+replicas.py  New groups, learners, replicas that leave, an even spread.
+leaders.py   Who leads: nobody on hosts that stop, and each host about as many groups.
+plan.py      All steps that can be taken now.
+"""

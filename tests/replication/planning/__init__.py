@@ -1,0 +1,4 @@
+"""Planning.
+
+broker.py   A broker on several hosts as a model.
+"""

@@ -1,0 +1,206 @@
+"""Replicas and leaders are spread over the hosts as they come and go, and never so that something is lost."""
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shardmq.replication.etcd.values import Broker, Wish
+
+from .broker import Model
+
+
+def spread(counts: Sequence[int]) -> int:
+    return max(counts) - min(counts)
+
+
+def broker_on(hosts: str, *, shards: int = 8, replicas: int = 2, min_in_sync: int = 1, waits: str = "") -> Model:
+    model = Model(Broker("b", shards, replicas, min_in_sync=min_in_sync, hosts=tuple(waits)))
+    for name in hosts:
+        model.come(name)
+    model.settle()
+    return model
+
+
+def test_the_first_host_has_everything_alone() -> None:
+    model = broker_on("a", shards=2)
+    assert {name: group.replicas for name, group in model.groups.items()} == dict.fromkeys(model.names, ("a",))
+
+
+def test_groups_are_made_when_all_hosts_have_come_that_are_waited_for() -> None:
+    model = broker_on("ab", waits="abc")
+    assert not model.groups
+    model.come("c")
+    assert model.plan() == 9
+    assert spread(model.loads()) == 0
+    assert spread(model.leads()) == 0
+    assert {len(group.in_sync) for group in model.groups.values()} == {1}, "the others have yet to join"
+    model.settle()
+    assert {len(group.in_sync) for group in model.groups.values()} == {2}
+
+
+def test_followers_of_a_host_are_on_all_others() -> None:
+    model = broker_on("abcd", shards=23, waits="abcd")
+    for host in "abcd":
+        mates = {name for group in model.groups.values() if host in group.replicas for name in group.replicas}
+        assert mates == {*"abcd"}, "its load goes to one host alone when it dies"
+
+
+def test_hosts_that_come_later_get_their_share() -> None:
+    model = broker_on("abc")
+    assert spread(model.loads()) == 0
+    model.come("d")
+    model.settle()
+    assert spread(model.loads()) <= 1
+    assert spread(model.leads()) <= 1
+
+
+def test_one_host_copies_a_few_replicas_at_a_time() -> None:
+    model = broker_on("a")
+    model.come("b")
+    assert model.plan() == 4
+    assert model.plan() == 0
+
+
+def test_a_host_that_dies_keeps_its_place_until_it_drains() -> None:
+    model = broker_on("abc")
+    before = {name: {*group.replicas} for name, group in model.groups.items()}
+    model.away.add("b")
+    model.settle()
+    assert {name: {*group.replicas} for name, group in model.groups.items()} == before
+    model.set_host("b", is_draining=True)
+    model.settle()
+    assert all("b" not in group.replicas and len(group.in_sync) == 2 for group in model.groups.values())
+
+
+def test_a_host_that_stops_hands_over_what_it_leads_and_keeps_its_replicas() -> None:
+    model = broker_on("abc")
+    before = {name: {*group.replicas} for name, group in model.groups.items()}
+    model.set_host("a", is_stopping=True)
+    model.settle()
+    assert model.cluster.leads()["a"] == 0
+    assert {name: {*group.replicas} for name, group in model.groups.items()} == before
+    model.come("a")
+    model.settle()
+    assert spread(model.leads()) == 0
+
+
+def test_a_drained_host_has_nothing_and_gets_nothing() -> None:
+    model = broker_on("abc")
+    model.set_host("c", is_draining=True)
+    model.settle()
+    assert model.cluster.loads()["c"] == 0
+    assert spread(model.loads()) == 0
+
+
+def test_the_last_replicas_that_publishes_need_do_not_leave() -> None:
+    model = broker_on("ab", min_in_sync=2)
+    model.set_host("b", is_draining=True)
+    model.settle()
+    assert all({*group.replicas} == {"a", "b"} for group in model.groups.values())
+    assert model.cluster.leads()["b"] == 0
+
+
+def test_a_move_ends_with_the_target_in_place_of_the_source_and_stays_so() -> None:
+    model = broker_on("abc")
+    name, group = next((name, group) for name, group in model.groups.items() if group.primary == "a")
+    (target,) = {*"abc"} - {*group.replicas}
+    model.wishes[name] = Wish(source="a", target=target)
+    model.settle()
+    assert {*model.groups[name].replicas} == {*group.replicas} - {"a"} | {target}
+    assert spread(model.loads()) <= 1
+
+
+def test_a_group_that_never_began_is_made_elsewhere_when_its_host_drains() -> None:
+    model = broker_on("abc", waits="abcd")
+    model.come("d")
+    model.away.add("d")
+    model.settle()
+    assert any(group.in_sync == ("d",) and not group.term for group in model.groups.values())
+    model.set_host("d", is_draining=True)
+    model.settle()
+    assert all(group.primary and "d" not in group.replicas for group in model.groups.values())
+
+
+def test_what_an_operator_made_uneven_by_one_stays() -> None:
+    model = broker_on("abc", shards=2, replicas=3)
+    name = next(name for name, group in model.groups.items() if group.primary == "a")
+    model.wishes[name] = Wish(model.groups[name].term, "b")
+    assert model.replicate() == 1
+    assert model.groups[name].primary == "b"
+
+
+happening = st.one_of(
+    st.tuples(st.just("come"), st.sampled_from("abcde")),
+    st.tuples(st.just("kill"), st.sampled_from("abcde")),
+    st.tuples(st.just("drain"), st.sampled_from("abcde")),
+    st.tuples(st.just("stop"), st.sampled_from("abcde")),
+    st.tuples(st.just("plan"), st.integers(1, 5)),
+    st.tuples(st.just("move"), st.permutations("abcde").map(tuple)),
+)
+
+
+def befall(model: Model, what: str, whom: object) -> None:
+    if isinstance(whom, int):
+        for _ in range(whom):
+            model.plan()
+            model.replicate()
+    elif isinstance(whom, tuple):
+        source, target, *_ = whom
+        if source in model.hosts and target in model.hosts:
+            model.wishes["shard-0"] = Wish(source=source, target=target)
+    elif what == "come":
+        model.come(str(whom))
+    elif str(whom) in model.hosts:
+        name = str(whom)
+        if what == "kill":
+            model.away.add(name)
+        else:
+            model.set_host(name, **{"drain": {"is_draining": True}, "stop": {"is_stopping": True}}[what])
+
+
+@given(
+    shards=st.integers(1, 12),
+    replicas=st.integers(1, 3),
+    happenings=st.lists(happening, max_size=25),
+)
+@settings(max_examples=60)
+def test_whatever_happens_all_is_even_once_all_hosts_are_there(
+    shards: int, replicas: int, happenings: list[tuple[str, object]]
+) -> None:
+    model = Model(Broker("b", shards, replicas))
+    model.come("a")
+    for what, whom in happenings:
+        befall(model, what, whom)
+    for name in model.hosts:
+        model.come(name)
+        model.set_host(name, is_draining=False)
+    model.settle()
+    wanted = min(replicas, len(model.hosts))
+    assert {len(group.replicas) for group in model.groups.values()} == {wanted}
+    assert {len(group.in_sync) for group in model.groups.values()} == {wanted}
+    pins = sum(bool(wish.target) for wish in model.wishes.values())
+    assert spread(model.loads()) <= 1 + pins
+    assert spread(model.leads()) <= 2
+
+
+@pytest.mark.parametrize("victim", ["a", "b", "c"])
+def test_with_three_hosts_leaders_are_even_again_after_a_failover(victim: str) -> None:
+    model = broker_on("abc")
+    model.away.add(victim)
+    model.settle()
+    assert model.cluster.leads()[victim] == 0
+    model.come(victim)
+    model.settle()
+    assert model.leads() == [3, 3, 3]
+
+
+def test_an_unclean_election_is_no_handing_over() -> None:
+    model = broker_on("abc")
+    group = model.groups["shard-0"]
+    other = next(name for name in group.in_sync if name != group.primary)
+    model.wishes["shard-0"] = Wish(group.term, other, unclean="new")
+    assert not model.cluster.is_open("shard-0")
+    assert msgspec.structs.asdict(model.wishes["shard-0"])["unclean"] == "new"
