@@ -5,6 +5,7 @@ routes.py         Routes by shard, remembered.
 permissions.py    A user's permissions in a virtual host, applied to names.
 direct_replies.py Answers that go from one client of this gateway to another, past the shard of their queue.
 memberships.py    Members of consumer groups, and their way to the coordinator.
+orders.py         What exists, in the order of lists, remembered.
 traffic.py        What clients did, counted where it happens, and kept when they leave.
 growth.py         Which connections hear that topics have got partitions.
 alarms.py         Which alarms are on, and which connections they block.

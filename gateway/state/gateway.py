@@ -23,6 +23,7 @@ from shardmq.gateway.state.direct_replies import DirectReplies
 from shardmq.gateway.state.growth import Growth
 from shardmq.gateway.state.memberships import Memberships
 from shardmq.gateway.state.message_loans import Lender
+from shardmq.gateway.state.orders import Orders
 from shardmq.gateway.state.permissions import Permissions
 from shardmq.gateway.state.routes import Routes
 from shardmq.gateway.state.time_slices import TimeSlices
@@ -70,6 +71,7 @@ class GatewayState:
         routes: of the topology.
         find_route: `routes.find`, bound once, as every publish calls it.
         topology_changes: how often the topology or permissions have changed: what was derived from them is over then.
+        orders: of what exists, as lists have it.
         alarms: of this process and all shards.
         lender: of room for large messages.
         memberships: of consumers in groups.
@@ -133,6 +135,7 @@ class GatewayState:
         self._tell_events()
         self.alarms.turned = self._tell_alarm
         self.topology_changes = 0
+        self.orders = Orders()
         self._permissions: WeakValueDictionary[tuple[str, str], Permissions] = WeakValueDictionary()
         self.is_flush_due = False
         self.writers: list[Writer] = []
@@ -261,5 +264,6 @@ class GatewayState:
         self.topology_changes += 1
         self.firehose = self._firehose if self.topology.tracing else None
         self.routes.forget()
+        self.orders.forget()
         for permissions in self._permissions.values():
             permissions.forget()

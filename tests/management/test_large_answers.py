@@ -27,6 +27,11 @@ QUEUES: Final = 2000
 GROWTH_MB_MAX: Final = 12
 """Measured: 6 to 7, with 10,000 queues as well. A list in memory whole takes 18 MB for 2,000 queues, 92 for 10,000."""
 
+EXCHANGES: Final = 5000
+
+EXCHANGES_MB_MAX: Final = 5
+"""Measured: 3. In memory whole they take 8."""
+
 AUTHORIZATION: Final = {"Authorization": f"Basic {b64encode(b'guest:guest').decode()}"}
 
 
@@ -58,6 +63,28 @@ def peak_mb(pid: int) -> float:
     found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     assert found is not None
     return int(found[1]) / 1024
+
+
+def test_a_list_of_many_exchanges_is_whole_and_takes_little_memory(managed: Broker, admin: Browser) -> None:
+    names = [f"exchange-{number:05}" for number in range(EXCHANGES)]
+    with shardmq.connect(managed.url) as connection:
+        connection.vhost_put("wide")
+        connection.permission_put("guest", "wide", "", ".*", "")
+        admin.get("/exchanges/wide")
+        before = peak_mb(managed.pids["management"])
+        connection.definitions_import(
+            {"exchanges": [{"name": name, "vhost": "wide", "type": "topic"} for name in names]}
+        )
+        with shardmq.connect(f"{managed.url}wide") as there:
+            there.channel().basic_publish(names[0], "key", b"")
+        rows = [row for row in admin.get("/exchanges/wide") if row["name"].startswith("exchange-")]
+        assert [row["name"] for row in rows] == names
+        assert rows[0]["message_stats"]["publish_in"] == 1
+        assert rows[-1].items() >= {"vhost": "wide", "type": "topic", "durable": True, "arguments": {}}.items()
+        listed = admin.get("/exchanges?sort=type&sort_reverse=true&name=exchange-&columns=name")
+        assert [row["name"] for row in listed] == names
+        assert peak_mb(managed.pids["management"]) - before < EXCHANGES_MB_MAX
+        connection.vhost_delete("wide")
 
 
 @pytest.mark.usefixtures("many")

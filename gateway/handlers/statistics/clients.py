@@ -54,7 +54,7 @@ class ClientPages:
         if noun == "overview":
             return [self._flow.table(self._state.census, query["is_detailed"])]
         if noun == "exchanges":
-            return self._flow.of_exchanges(frozenset(query["vhosts"]))
+            return self._flow.of_exchanges(frozenset(query["vhosts"]), query.get("names"))
         try:
             return [self._first(noun, query)]
         except InvalidRequest as refusal:

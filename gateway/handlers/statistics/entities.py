@@ -1,63 +1,116 @@
-"""What the replica of the topology has: exchanges, bindings, topics, virtual hosts, users."""
+"""What the replica of the topology has: exchanges, bindings, topics and virtual hosts, in the order of lists."""
 
-from collections.abc import Callable, Collection
-from typing import Final
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, Final
 
 from shardmq.definitions.rows import Row, binding_row, exchange_row, policy_columns, topic_row, vhost_row
 from shardmq.errors import NotFound
 from shardmq.gateway.state.gateway import GatewayState
-from shardmq.topology.entities import DEFAULT_EXCHANGE, Exchange
+from shardmq.topology.entities import DEFAULT_EXCHANGE, Binding, Exchange, Vhost
+from shardmq.topology.topology import Topology
 
-Rows = Callable[[GatewayState, Collection[str]], list[Row]]
+Things = Callable[[Topology, Collection[str]], list[Any]]
 
 
-def exchange_rows(state: GatewayState, vhosts: Collection[str]) -> list[Row]:
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """One kind of things.
+
+    Attributes:
+        things: those of some virtual hosts, in any order.
+        row: the row of one.
+        columns: what can be had of a thing without its row.
+        order: the columns that lists are ordered by.
+        searched: what the filter by name looks into.
+    """
+
+    things: Things
+    row: Callable[[GatewayState, Any], Row]
+    columns: Mapping[str, Callable[[Any], Any]]
+    order: tuple[str, ...] = ("vhost", "name")
+    searched: Callable[[Any], str] = attrgetter("name")
+
+
+def _exchanges(topology: Topology, vhosts: Collection[str]) -> list[Exchange]:
     """The exchanges, the default one of each virtual host among them."""
     default = [Exchange(vhost, DEFAULT_EXCHANGE, "direct") for vhost in vhosts]
-    declared = [exchange for exchange in state.topology.exchanges.values() if exchange.vhost in vhosts]
+    declared = [exchange for exchange in topology.exchanges.values() if exchange.vhost in vhosts]
     there = {(exchange.vhost, exchange.name) for exchange in declared}
-    return [
-        exchange_row(exchange) | policy_columns(state.topology.policies.applied(exchange))
-        for exchange in [*[each for each in default if (each.vhost, each.name) not in there], *declared]
-    ]
+    return [*[each for each in default if (each.vhost, each.name) not in there], *declared]
 
 
-def binding_rows(state: GatewayState, vhosts: Collection[str]) -> list[Row]:
-    """The bindings."""
-    return [binding_row(binding) for binding in state.topology.bindings.values() if binding.vhost in vhosts]
+def _exchange_row(state: GatewayState, exchange: Exchange) -> Row:
+    return exchange_row(exchange) | policy_columns(state.topology.policies.applied(exchange))
 
 
-def topic_rows(state: GatewayState, vhosts: Collection[str]) -> list[Row]:
-    """The topics."""
-    return [topic_row(topic) for topic in state.topology.topics.values() if topic.vhost in vhosts]
+def _vhost_row(state: GatewayState, vhost: Vhost) -> Row:
+    return vhost_row(vhost, state.topology.tracing.get(vhost.name, 0))
 
 
-def vhost_rows(state: GatewayState, vhosts: Collection[str]) -> list[Row]:
-    """The virtual hosts."""
-    topology = state.topology
-    here = [vhost for vhost in topology.vhosts.values() if vhost.name in vhosts]
-    return [vhost_row(vhost, topology.tracing.get(vhost.name, 0)) for vhost in here]
+def _kind_of_destination(binding: Binding) -> str:
+    return "exchange" if binding.to_exchange else "queue"
 
 
-ENTITIES: Final[dict[str, tuple[Rows, tuple[str, ...]]]] = {
-    "exchanges": (exchange_rows, ("vhost", "name")),
-    "bindings": (binding_rows, ("vhost", "source", "destination_type", "destination", "routing_key")),
-    "topics": (topic_rows, ("vhost", "name")),
-    "vhosts": (vhost_rows, ("name",)),
+def _attributes(*names: str) -> dict[str, Callable[[Any], Any]]:
+    return {name: attrgetter(name) for name in names}
+
+
+ENTITIES: Final[Mapping[str, Entity]] = {
+    "exchanges": Entity(
+        _exchanges,
+        _exchange_row,
+        _attributes("vhost", "name", "type", "durable", "auto_delete", "internal", "arguments"),
+    ),
+    "bindings": Entity(
+        lambda topology, vhosts: [each for each in topology.bindings.values() if each.vhost in vhosts],
+        lambda _, binding: binding_row(binding),
+        {
+            **_attributes("vhost", "destination"),
+            "source": attrgetter("exchange"),
+            "destination_type": _kind_of_destination,
+            "routing_key": attrgetter("key"),
+        },
+        ("vhost", "source", "destination_type", "destination", "routing_key"),
+        lambda binding: f"{binding.exchange} {binding.destination}",
+    ),
+    "topics": Entity(
+        lambda topology, vhosts: [each for each in topology.topics.values() if each.vhost in vhosts],
+        lambda _, topic: topic_row(topic),
+        _attributes("vhost", "name", "epoch"),
+    ),
+    "vhosts": Entity(
+        lambda topology, vhosts: [each for each in topology.vhosts.values() if each.name in vhosts],
+        _vhost_row,
+        _attributes("name", "description"),
+        ("name",),
+    ),
 }
-"""Lists of the replica, and by what each is ordered."""
+"""The kinds of things that there are lists of."""
 
 
-def only(rows: list[Row], noun: str, name: str) -> Row:
-    """The row of that name.
+def in_order(state: GatewayState, noun: str, vhosts: Collection[str]) -> list[Any]:
+    """What there is of one kind in these virtual hosts, in the order of lists; not to be changed."""
+    entity = ENTITIES[noun]
+    columns = [entity.columns[name] for name in entity.order]
+
+    def make(wanted: frozenset[str]) -> list[Any]:
+        things = entity.things(state.topology, wanted)
+        return sorted(things, key=lambda thing: [column(thing) for column in columns])
+
+    return state.orders.of(noun, frozenset(vhosts), make)
+
+
+def only(found: list[Any], noun: str, name: str) -> Any:
+    """The one thing, or row, that has that name.
 
     Raises:
         NotFound: there is none.
     """
-    for row in rows:
-        if row["name"] == name:
-            return row
-    raise NotFound(f"there is nothing named '{name}' among the {noun}")
+    if not found:
+        raise NotFound(f"there is nothing named '{name}' among the {noun}")
+    return found[0]
 
 
 def with_tallies(rows: list[Row], tallies: list[Row]) -> list[Row]:
@@ -68,5 +121,7 @@ def with_tallies(rows: list[Row], tallies: list[Row]) -> list[Row]:
         for kind, so_far in row.items():
             for name, value in tally[kind].items():
                 so_far[name] = so_far.get(name, 0) + value
-    nothing = {kind: {"publish_in": 0, "publish_out": 0} for kind in ("counts", "rates")}
-    return [{**row, **sums.get((row["vhost"], row["name"]), nothing)} for row in rows]
+    nothing: dict[str, dict[str, float]] = {kind: {"publish_in": 0, "publish_out": 0} for kind in ("counts", "rates")}
+    for each in rows:
+        each.update(sums.get((each["vhost"], each["name"]), nothing))
+    return rows

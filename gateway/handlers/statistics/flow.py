@@ -2,6 +2,7 @@
 
 import ssl
 from collections.abc import Collection, Hashable, Iterable
+from itertools import product
 from typing import Any, Final, Protocol
 
 from shardmq.gateway.handlers.client_lists import ConnectionInfo
@@ -162,17 +163,19 @@ class Flow:
         counts = named(BYTES, (connection.bytes_in, connection.bytes_out))
         return {"counts": counts, "rates": self._sockets.rates(connection)}
 
-    def of_exchanges(self, vhosts: Collection[str]) -> list[Row]:
-        """Counters and rates of exchanges that something was published to."""
+    def of_exchanges(self, vhosts: Collection[str], names: Collection[str] | None) -> list[Row]:
+        """Counters and rates of exchanges that something was published to, of these names alone; None for all."""
+        tallies = self._state.traffic.tallies
+        wanted = tallies if names is None else {place for place in product(vhosts, names) if place in tallies}
         return [
             {
                 "vhost": vhost,
                 "name": name,
-                "counts": named(EXCHANGE_COUNTS, tally.counts),
+                "counts": named(EXCHANGE_COUNTS, tallies[vhost, name].counts),
                 "rates": self._exchanges.rates((vhost, name)),
             }
-            for (vhost, name), tally in self._state.traffic.tallies.items()
-            if vhost in vhosts and tally.published
+            for vhost, name in wanted
+            if vhost in vhosts and tallies[vhost, name].published
         ]
 
     def table(self, census: Row, is_detailed: bool) -> Row:

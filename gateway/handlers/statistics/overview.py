@@ -6,7 +6,7 @@ from typing import Any, Final
 from shardmq.bus.coordinator_link import Reply
 from shardmq.bus.messages.statistics import ShardStatistics
 from shardmq.gateway.handlers.replies import AnswerCollector
-from shardmq.gateway.handlers.statistics.entities import exchange_rows
+from shardmq.gateway.handlers.statistics.entities import in_order
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.gateway.state.traffic import CHANNEL_COUNTS
 from shardmq.topology.passwords import is_weak
@@ -130,7 +130,7 @@ def _object_totals(state: GatewayState, processes: list[Row], vhosts: Collection
     of_clients = [table["clients"] for table in processes if table["role"] == "gateway"]
     return {
         "queues": sum([queue.vhost in vhosts for queue in topology.queues.values()]),
-        "exchanges": len(exchange_rows(state, vhosts)),
+        "exchanges": len(in_order(state, "exchanges", vhosts)),
         "bindings": sum([binding.vhost in vhosts for binding in topology.bindings.values()]),
         "topics": sum([topic.vhost in vhosts for topic in topology.topics.values()]),
         **{name: sum([clients[name] for clients in of_clients]) for name in ("connections", "channels", "consumers")},

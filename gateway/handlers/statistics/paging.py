@@ -123,7 +123,7 @@ def pick(row: Row, columns: Sequence[str]) -> Row:
     return picked
 
 
-def _rank(value: Any) -> tuple[int, Any]:
+def rank(value: Any) -> tuple[int, Any]:
     """What values of any kind are ordered by: numbers, then texts; what is missing or a table comes first."""
     if isinstance(value, bool | int | float):
         return 1, value
@@ -136,13 +136,13 @@ def sort_rows(rows: list[Row], operation: StatsList, order: Sequence[str]) -> li
     Raises:
         InvalidRequest: no row has that column.
     """
-    rows.sort(key=lambda row: [_rank(row.get(name)) for name in order])
+    rows.sort(key=lambda row: [rank(row.get(name)) for name in order])
     column = operation.sort
     if column and column != order[-1]:
         values = [value_at(row, column) for row in rows]
         if rows and all(value is None for value in values) and column.partition(".")[0] not in rows[0]:
             raise InvalidRequest(f"{operation.noun} have no column '{column}' to sort by")
-        rows.sort(key=lambda row: _rank(value_at(row, column)), reverse=operation.reverse)
+        rows.sort(key=lambda row: rank(value_at(row, column)), reverse=operation.reverse)
     elif operation.reverse:
         rows.reverse()
     return rows

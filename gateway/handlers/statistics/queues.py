@@ -40,14 +40,11 @@ def list_queues(state: GatewayState, operation: StatsList, vhosts: Collection[st
         InvalidRequest: the filter or the page makes no sense.
     """
     topology = state.topology
-    every = [
-        queue for queue in topology.queues.values() if queue.vhost in vhosts and not queue.name.startswith(REPLY_QUEUES)
-    ]
+    every = _in_order(state, vhosts)
     found = name_filter(operation)(every, lambda queue: queue.name)
     page = Page.of(operation, len(every), len(found))
     order = _DECLARED.get(operation.sort)
     if order is not None:
-        found.sort(key=lambda queue: (queue.vhost, queue.name))
         if operation.sort not in ("", "name"):
             found.sort(key=order, reverse=operation.reverse)
         elif operation.reverse:
@@ -63,6 +60,17 @@ def list_queues(state: GatewayState, operation: StatsList, vhosts: Collection[st
         _describe(state, operation, there[page.start : page.end], page, reply)
 
     _rank(state, operation, found, page.end, ranked, reply)
+
+
+def _in_order(state: GatewayState, vhosts: Collection[str]) -> list[Queue]:
+    """Queues by virtual host and name; not to be changed."""
+
+    def make(wanted: frozenset[str]) -> list[Queue]:
+        queues = state.topology.queues.values()
+        found = [queue for queue in queues if queue.vhost in wanted and not queue.name.startswith(REPLY_QUEUES)]
+        return sorted(found, key=lambda queue: (queue.vhost, queue.name))
+
+    return state.orders.of("queues", frozenset(vhosts), make)
 
 
 def _rank(

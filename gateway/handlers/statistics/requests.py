@@ -1,20 +1,20 @@
 """Which list answers what, and who may ask: users with a tag, by RabbitMQ's rules for its management."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any, Final
 
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.errors import AccessRefused, InvalidRequest, NotFound, RequestError
 from shardmq.gateway.handlers.lists import user_row
-from shardmq.gateway.handlers.statistics.clients import NOUNS, ask_gateways, list_clients, reply_with
-from shardmq.gateway.handlers.statistics.entities import ENTITIES, only, with_tallies
+from shardmq.gateway.handlers.statistics.clients import NOUNS, list_clients, reply_with
+from shardmq.gateway.handlers.statistics.entities import ENTITIES, only
+from shardmq.gateway.handlers.statistics.entity_lists import get_entity, list_entities
 from shardmq.gateway.handlers.statistics.overview import sum_up
 from shardmq.gateway.handlers.statistics.paging import Row, show
 from shardmq.gateway.handlers.statistics.queues import get_queue, list_queues
 from shardmq.gateway.handlers.topics.groups import list_groups
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.client import Client
-from shardmq.gateway.state.gateway import GatewayState
 from shardmq.protocol.native.operations.statistics import FindingsTell, StatsGet, StatsList, StatsOverview
 from shardmq.topology.entities import MANAGEMENT_TAGS, SEE_ALL_TAGS
 
@@ -58,12 +58,7 @@ def stats_list(channel: Channel, operation: StatsList, reply: Reply) -> None:
     elif noun in NOUNS:
         _list_clients(client, operation, vhosts, reply)
     elif noun in ENTITIES:
-        rows, order = ENTITIES[noun]
-
-        def shape(found: list[Row]) -> Row:
-            return show(operation, found, _NAMES.get(noun, _name), order)
-
-        _counted(client.state, noun, rows(client.state, vhosts), vhosts, reply_with(reply, shape))
+        list_entities(client.state, operation, vhosts, reply)
     elif noun == "groups":
         _list_groups(client, operation, vhosts, reply)
     elif noun == "users":
@@ -89,22 +84,6 @@ def _list_groups(client: Client, operation: StatsList, vhosts: Collection[str], 
     list_groups(client, take)
 
 
-def _counted(
-    state: GatewayState, noun: str, rows: list[Row], vhosts: Collection[str], then: Callable[[list[Row]], None]
-) -> None:
-    """Call `then` with rows of the replica, and what is counted of exchanges and virtual hosts."""
-
-    def join_vhosts(summed: Any) -> None:
-        then([{**row, **summed["vhosts"].get(row["name"], {})} for row in rows])
-
-    if noun == "exchanges":
-        ask_gateways(state, noun, {"vhosts": list(vhosts)}, lambda tallies: then(with_tallies(rows, tallies)))
-    elif noun == "vhosts":
-        sum_up(state, vhosts, False, False, join_vhosts)
-    else:
-        then(rows)
-
-
 def _list_clients(client: Client, operation: StatsList, vhosts: Collection[str], reply: Reply) -> None:
     """List connections and channels of the user, or everybody's for those who see all; consumers by virtual host."""
     sees_all = _sees_all(client)
@@ -118,10 +97,6 @@ def _list_clients(client: Client, operation: StatsList, vhosts: Collection[str],
 def _name(row: Row) -> str:
     name: str = row["name"]
     return name
-
-
-_NAMES: Final[dict[str, Callable[[Row], str]]] = {"bindings": lambda row: f"{row['source']} {row['destination']}"}
-"""What the filter by name looks into, where rows have no name."""
 
 
 def _users(client: Client) -> list[Row]:
@@ -143,13 +118,11 @@ def stats_get(channel: Channel, operation: StatsGet, reply: Reply) -> None:
     if noun == "queues":
         get_queue(client.state, operation, reply)
     elif noun == "users":
-        reply(only(_users(client), noun, operation.name))
+        reply(only([row for row in _users(client) if row["name"] == operation.name], noun, operation.name))
     elif noun in ("connections", "channels"):
         _get_client(client, operation, reply)
     elif noun in ENTITIES and noun != "bindings":
-        rows, _ = ENTITIES[noun]
-        found = [only(rows(client.state, vhosts), noun, operation.name)]
-        _counted(client.state, noun, found, vhosts, lambda counted: reply(counted[0]))
+        get_entity(client.state, noun, operation.name, vhosts, reply)
     else:
         raise InvalidRequest(f"one of '{noun}' cannot be asked for; list them")
 

@@ -2,12 +2,13 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Final
 
 from shardmq.client.api.statistics import ListQuery
 from shardmq.errors import InvalidRequest, NotFound
+from shardmq.limits import LIST_PAGE_MAX
 from shardmq.management.samples.spans import BadSpan, Spans, now, spans_of
 from shardmq.management.web.call import Call, Row
 from shardmq.management.web.errors import ApiError
@@ -16,6 +17,15 @@ from shardmq.management.web.long_lists import ROWS_AT_ONCE, Pieces, in_pieces, l
 
 COUNTS: Final = ("publish", "deliver", "deliver_no_ack", "get", "get_no_ack", "get_empty", "ack", "redeliver")
 """What queues and connections count of messages, in RabbitMQ's words and ours."""
+
+EXCHANGE: Final = ("vhost", "name", "type", "durable", "auto_delete", "internal", "arguments", "counts", "rates")
+"""What is shown of an exchange."""
+
+PAGES: Final[Mapping[str, tuple[int, Sequence[str]]]] = {
+    "queues": (ROWS_AT_ONCE, ()),
+    "exchanges": (LIST_PAGE_MAX, EXCHANGE),
+}
+"""What is listed page by page: how much at once, as an exchange takes a tenth of a queue, and what is shown."""
 
 DELIVER_GET: Final = ("deliver", "deliver_no_ack", "get", "get_no_ack")
 """What RabbitMQ sums up as deliver_get."""
@@ -63,10 +73,10 @@ def with_samples(call: Call, noun: str, rows: list[Row]) -> list[Row]:
     return rows
 
 
-async def _all_queues(call: Call, query: ListQuery, show: Callable[[Row], Row]) -> Pieces:
-    """All queues, of which some hundred are in memory at a time.
+async def _all(call: Call, noun: str, query: ListQuery, show: Callable[[Row], Row]) -> Pieces:
+    """All queues or exchanges, of which some hundred are in memory at a time.
 
-    The broker lists them page by page. Queues that are deleted meanwhile move others to pages that were there before:
+    The broker lists them page by page. Those that are deleted meanwhile move others to pages that were there before:
     those are asked for one by one.
 
     Raises:
@@ -75,10 +85,10 @@ async def _all_queues(call: Call, query: ListQuery, show: Callable[[Row], Row]) 
     connection = await call.caller.administration()
 
     async def page(number: int) -> Row:
-        return await connection.stats_list("queues", dataclasses.replace(query, page=number))
+        return await connection.stats_list(noun, dataclasses.replace(query, page=number))
 
     def shown(rows: list[Row]) -> list[Row]:
-        return with_samples(call, "queues", [show(row) for row in rows if row.get("vhost", "-")])
+        return with_samples(call, noun, [show(row) for row in rows if row.get("vhost", "-")])
 
     with refusals():
         table = await page(1)
@@ -86,7 +96,7 @@ async def _all_queues(call: Call, query: ListQuery, show: Callable[[Row], Row]) 
             yield shown(table["items"])
             return
         names = dataclasses.replace(query, columns=["vhost", "name"], with_statistics=False)
-        left = {(row["vhost"], row["name"]) for row in (await connection.stats_list("queues", names)).pop("items")}
+        left = {(row["vhost"], row["name"]) for row in (await connection.stats_list(noun, names)).pop("items")}
     for number in count(2):
         rows = [row for row in table["items"] if (row["vhost"], row["name"]) in left]
         left.difference_update([(row["vhost"], row["name"]) for row in rows])
@@ -99,7 +109,7 @@ async def _all_queues(call: Call, query: ListQuery, show: Callable[[Row], Row]) 
             break  # so many were deleted meanwhile
     for vhost, name in sorted(left):
         with contextlib.suppress(NotFound):
-            yield shown([await connection.stats_get("queues", vhost, name)])
+            yield shown([await connection.stats_get(noun, vhost, name)])
 
 
 @contextlib.contextmanager
@@ -152,8 +162,10 @@ async def paged(call: Call, noun: str, vhost: str | None, show: Callable[[Row], 
 
 async def _long(call: Call, noun: str, everything: ListQuery, show: Callable[[Row], Row]) -> Any:
     """A list that the broker does not cut or sort as it was asked for."""
-    if noun == "queues":
-        return await long_list(_all_queues(call, dataclasses.replace(everything, page_size=ROWS_AT_ONCE), show), call)
+    if noun in PAGES:
+        size, columns = PAGES[noun]
+        query = dataclasses.replace(everything, page_size=size, columns=columns)
+        return await long_list(_all(call, noun, query, show), call)
     table = await (await call.caller.administration()).stats_list(noun, everything)
 
     def shown(rows: list[Row]) -> list[Row]:
