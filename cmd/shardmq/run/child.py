@@ -1,4 +1,4 @@
-"""One supervised process: starting it, hearing when it is ready, waiting for its end, stopping it."""
+"""One supervised process: starting it, hearing when it is ready, waiting for its end, stopping it; and its demand."""
 
 import asyncio
 import os
@@ -30,6 +30,7 @@ class Child:
         run_dir: folder for its readiness socket.
         on_ready: called when the process is ready.
         variables: added to its environment.
+        is_on_demand: whether it is there only while somebody wants it.
 
     Attributes:
         pid: process id of the newest process; 0 before the first start.
@@ -51,12 +52,14 @@ class Child:
         on_ready: "Callable[[Child], None]",
         *,
         variables: Mapping[str, str] = NO_VARIABLES,
+        is_on_demand: bool = False,
     ) -> None:
         self.name = name
         self.stage = stage
         self.pid = 0
         self.starts = 0
-        self.is_wanted = True
+        self.is_on_demand = is_on_demand
+        self.is_wanted = not is_on_demand
         self.is_ready = False
         self.started_at = 0.0
         self.heard_at = 0.0
@@ -139,3 +142,41 @@ class Child:
         """End the process at once, if there is one."""
         if self._process is not None:
             self._process.kill()
+
+
+class Demand:
+    """Whether a process is wanted; one that is not any more is stopped.
+
+    Args:
+        child: the process.
+    """
+
+    def __init__(self, child: Child) -> None:
+        self.child = child
+        self._wanted = asyncio.Event()
+        self._stopping: asyncio.Task[bool] | None = None
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether it is wanted now."""
+        return self.child.is_wanted
+
+    def want(self, count: int) -> None:
+        """Note how much there is for it to do; nothing stops it."""
+        if count:
+            self._wanted.set()
+            self.child.is_wanted = True
+        elif self._wanted.is_set():
+            self._wanted.clear()
+            self.child.is_wanted = False
+            self._stopping = asyncio.create_task(self.child.stop())
+
+    async def wait(self, stopping: asyncio.Event) -> None:
+        """Wait until it is wanted, or until the broker stops; the one before has stopped by then."""
+        if self._stopping is not None:
+            await self._stopping
+            self._stopping = None
+        waits = [asyncio.create_task(event.wait()) for event in (self._wanted, stopping)]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()

@@ -8,31 +8,32 @@ first, so that they can still send clients the confirms that are due, then shard
 
 import asyncio
 import contextlib
-import secrets
 import signal
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from shardmq.cmd.run.child import STOP_SECONDS, Child
-from shardmq.cmd.run.demand import Demand
-from shardmq.cmd.run.locks import client_host, hold_data_dir, hold_metrics_port, hold_port, private_directory
+from shardmq.cmd.run.child import STOP_SECONDS, Child, Demand
+from shardmq.cmd.run.locks import hold_data_dir, hold_metrics_port, hold_port, private_directory
 from shardmq.cmd.run.notices import Notice
+from shardmq.cmd.run.roster import (
+    COORDINATOR,
+    GATEWAY,
+    MANAGEMENT,
+    SHARD,
+    SHOVELS,
+    BrokerOptions,
+    Roster,
+    children,
+)
 from shardmq.cmd.run.watch import Watch
 from shardmq.cmd.terminal.exit_codes import EXIT_CONFIG, EXIT_FAILED, EXIT_INTERRUPTED
-from shardmq.cmd.terminal.process_options import NO_MANAGEMENT, ManagementChoice, tls_words
+from shardmq.cmd.terminal.process_options import ManagementChoice
 from shardmq.errors import StartupRefused
-from shardmq.limits import MESSAGE_BYTES_MAX
 from shardmq.runtime import notify
-from shardmq.runtime.logs import DEFAULT_LOG, LogOptions
-from shardmq.runtime.memory import memory_default
 from shardmq.runtime.signals import StopSignal
-from shardmq.topology.parameters.shovel import RUNNER_SECRET
-
-if TYPE_CHECKING:
-    from shardmq.runtime.tls import TlsOptions
 
 RESTART_SECONDS: Final = 0.1
 RESTART_SECONDS_MAX: Final = 5.0
@@ -44,90 +45,8 @@ STEADY_SECONDS: Final = 10.0
 PATIENCE_SECONDS: Final = 5.0
 """Seconds between two notices at the start that name the processes that are not ready."""
 
-COORDINATOR, SHARD, GATEWAY, MANAGEMENT, SHOVELS = range(5)
-"""Stages of stopping; the highest stops first."""
-
 BESIDE: Final = (MANAGEMENT, SHOVELS)
 """Processes that a broker does not need to be up."""
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerOptions:
-    """The options of a whole broker on one machine.
-
-    Attributes:
-        shards: number of shard processes.
-        gateways: number of gateway processes.
-        host: address for clients.
-        port: port for clients without TLS; 0 takes a free one.
-        data_dir: data directory of the broker.
-        memory_bytes: memory watermark of shards and gateways together; publishers are blocked above it. None for the
-            default.
-        disk_free_bytes: free disk space below which publishers are blocked; None for the default.
-        tls: the port for clients with TLS; None without TLS.
-        message_bytes_max: largest body of a message.
-        log: log level and format of the processes.
-        cores: how many the number of gateways was chosen for; None where it was given.
-        management: the management process.
-        definitions: a file of definitions, or a folder of them, imported at the start; None for none.
-        otlp_endpoint: URL of a receiver of spans; None for no spans.
-    """
-
-    shards: int
-    gateways: int
-    host: str
-    port: int
-    data_dir: Path
-    memory_bytes: int | None = None
-    disk_free_bytes: int | None = None
-    tls: "TlsOptions | None" = None
-    message_bytes_max: int = MESSAGE_BYTES_MAX
-    log: LogOptions = DEFAULT_LOG
-    cores: int | None = None
-    management: ManagementChoice = NO_MANAGEMENT
-    definitions: Path | None = None
-    otlp_endpoint: str | None = None
-
-    @property
-    def management_url(self) -> str | None:
-        """The URL of the management process on this machine; None where there is none."""
-        chosen = self.management
-        scheme = "http" if chosen.certificate is None else "https"
-        return None if chosen.port is None else f"{scheme}://{client_host(chosen.host)}:{chosen.port}/"
-
-    @property
-    def has_plain(self) -> bool:
-        """Whether there is a port without TLS."""
-        return self.tls is None or not self.tls.is_alone
-
-    @property
-    def url(self) -> str:
-        """The URL for clients on this machine; that of the port without TLS where there is one."""
-        if self.has_plain or self.tls is None:
-            return f"shardmq://guest:guest@{client_host(self.host)}:{self.port}/"
-        return f"shardmqs://guest:guest@{client_host(self.tls_host)}:{self.tls.port}/"
-
-    @property
-    def own_url(self) -> str:
-        """The URL for a process of this broker: the certificate at its own port need not have that port's address."""
-        return self.url if self.has_plain else f"{self.url}?verify=verify_none"
-
-    @property
-    def tls_host(self) -> str:
-        """The address for clients with TLS."""
-        return (self.tls.host if self.tls is not None else None) or self.host
-
-    @property
-    def watermarks(self) -> tuple[str, ...]:
-        """Command-line words for the memory watermark of one process: its part of the broker's."""
-        members = self.shards + self.gateways
-        wanted = self.memory_bytes
-        return "--memory-watermark", f"{memory_default(members) if wanted is None else max(wanted // members, 2)}B"
-
-    @property
-    def disk_limit(self) -> tuple[str, ...]:
-        """Command-line words for the disk limit of a shard."""
-        return () if self.disk_free_bytes is None else ("--disk-free-limit", str(self.disk_free_bytes))
 
 
 def supervise(options: BrokerOptions, announce: Callable[[Notice], None]) -> int:
@@ -143,6 +62,17 @@ def supervise(options: BrokerOptions, announce: Callable[[Notice], None]) -> int
     Raises:
         StartupRefused: the data directory or the port are in use, or not usable.
     """
+    with held(options, announce) as (known, run_dir):
+        return asyncio.run(Supervisor(known, run_dir, announce).run())
+
+
+@contextlib.contextmanager
+def held(options: BrokerOptions, announce: Callable[[Notice], None]) -> Iterator[tuple[BrokerOptions, Path]]:
+    """Keep what a running broker has to itself; yields the options with its ports, and a folder for sockets.
+
+    Raises:
+        StartupRefused: the data directory or the port are in use, or not usable.
+    """
     with (
         hold_data_dir(options.data_dir),
         hold_port(options.host, options.port) if options.has_plain else contextlib.nullcontext(options.port) as port,
@@ -150,8 +80,7 @@ def supervise(options: BrokerOptions, announce: Callable[[Notice], None]) -> int
         hold_management_port(options.management, announce) as management,
         private_directory() as run_dir,
     ):
-        options = replace(options, port=port, data_dir=options.data_dir.resolve(), management=management)
-        return asyncio.run(Supervisor(options, run_dir, announce).run())
+        yield replace(options, port=port, data_dir=options.data_dir.resolve(), management=management), run_dir
 
 
 @contextlib.contextmanager
@@ -177,14 +106,23 @@ def hold_management_port(chosen: ManagementChoice, announce: "Callable[[Notice],
 
 
 class Supervisor:
-    """Starts, restarts and stops the processes of one broker."""
+    """Starts, restarts and stops the processes of one broker.
 
-    def __init__(self, options: BrokerOptions, run_dir: Path, announce: Callable[[Notice], None]) -> None:
+    Args:
+        options: of the broker.
+        run_dir: folder for the processes' sockets.
+        announce: called with each notice.
+        roster: makes the processes.
+    """
+
+    def __init__(
+        self, options: BrokerOptions, run_dir: Path, announce: Callable[[Notice], None], roster: Roster = children
+    ) -> None:
         self._options = options
         self._announce = announce
-        self._children = children(options, run_dir, secrets.token_hex(16), self._child_ready)
-        self._shovels = Demand(next(child for child in self._children if child.stage == SHOVELS))
-        self._children[0].on_shovels = self._shovels.want
+        self._children = roster(options, run_dir, self._child_ready)
+        self._demands = {child.name: Demand(child) for child in self._children if child.is_on_demand}
+        self._children[0].on_shovels = self._demands["shovels"].want
         self._started_at = time.monotonic()
         self._is_up = False
         self._stopping = asyncio.Event()
@@ -210,16 +148,20 @@ class Supervisor:
     async def _keep(self, child: Child) -> None:
         """Start a process, and restart it whenever it ends, until the broker stops."""
         pause = RESTART_SECONDS
+        demand = self._demands.get(child.name)
         while not self._stopping.is_set():
-            if child is self._shovels.child:
-                await self._shovels.wait(self._stopping)
+            if demand is not None:
+                await demand.wait(self._stopping)
                 if self._stopping.is_set():
                     return
             code = await child.run()
-            if child is self._shovels.child and not self._shovels.is_wanted:
+            if demand is not None and not demand.is_wanted:
                 continue
             if self._stopping.is_set():
                 return
+            if code == notify.REPLICA_ENDED:
+                self._term_ended(child)
+                continue
             if code == EXIT_CONFIG:
                 self._say("refused", child, f"{child.name} refused to start; stopping everything", exit_code=code)
                 self._exit_code = EXIT_CONFIG
@@ -231,6 +173,10 @@ class Supervisor:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause)
             pause = min(pause * 2, RESTART_SECONDS_MAX)
+
+    def _term_ended(self, child: Child) -> None:
+        """A replica leads no more: it starts again at once, to follow."""
+        self._say("follows", child, f"{child.name} (process {child.pid}) leads no more; starting it again to follow")
 
     async def _stop(self) -> None:
         """Stop all processes, stage by stage."""
@@ -265,14 +211,19 @@ class Supervisor:
                 text,
                 seconds=round(seconds, 3),
             )
-        if not self._is_up and all(child.is_ready for child in self._children if child.stage not in BESIDE):
+        if not self._is_up and not self._missing():
             self._is_up = True
             notify.ready()
             self._say_up()
 
+    def _missing(self) -> list[str]:
+        """The processes that are not ready, of those that a broker needs to be up."""
+        needed = [child for child in self._children if child.is_wanted and child.stage not in BESIDE]
+        return [child.name for child in needed if not child.is_ready]
+
     def _say_up(self) -> None:
         options, seconds = self._options, time.monotonic() - self._started_at
-        pids = {child.name: child.pid for child in self._children if child.stage != SHOVELS}
+        pids = {child.name: child.pid for child in self._children if child.is_wanted and child.stage != SHOVELS}
         chosen = "" if options.cores is None else f"; gateways: {options.gateways}, cores: {options.cores}"
         self._announce(
             Notice(
@@ -295,7 +246,7 @@ class Supervisor:
     def _say_who_is_missing(self) -> None:
         if self._is_up or self._stopping.is_set():
             return
-        missing = ", ".join(child.name for child in self._children if not child.is_ready and child.stage not in BESIDE)
+        missing = ", ".join(self._missing())
         seconds = time.monotonic() - self._started_at
         self._announce(Notice("waiting", f"after {seconds:.0f} s still waiting for {missing}", seconds=round(seconds)))
         asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._say_who_is_missing)
@@ -325,60 +276,3 @@ class Supervisor:
         self._announce(
             Notice(event, text, process=child.name, pid=child.pid, exit_code=exit_code, signal=signal, seconds=seconds)
         )
-
-
-def children(options: BrokerOptions, run_dir: Path, boot_id: str, on_ready: Callable[[Child], None]) -> list[Child]:
-    """The processes of a broker, with the command line of each."""
-
-    def address(name: str) -> str:
-        return f"ipc://{run_dir / name}"
-
-    data_dir = ("--data-dir", str(options.data_dir))
-    shards = [f"shard-{index}" for index in range(options.shards)]
-    to_shards = tuple(word for name in shards for word in ("--shard", address(name)))
-    log = options.log.words
-    to_coordinator = address("coordinator")
-    coordinator = ("coordinator", *data_dir, "--listen", to_coordinator, *to_shards, "--boot-id", boot_id, *log)
-    if options.definitions is not None:
-        coordinator = (*coordinator, "--definitions", str(options.definitions.resolve()))
-    gateway = (
-        "gateway",
-        "--host",
-        options.host,
-        "--port",
-        str(options.port),
-        "--coordinator",
-        to_coordinator,
-        *to_shards,
-        *options.watermarks,
-        "--message-size-max",
-        str(options.message_bytes_max),
-        *tls_words(options.tls),
-        *log,
-    )
-    if options.otlp_endpoint is not None:
-        gateway = (*gateway, "--otlp-endpoint", options.otlp_endpoint)
-    secret = {RUNNER_SECRET: secrets.token_urlsafe(32)}
-    members = [Child("coordinator", COORDINATOR, coordinator, run_dir, on_ready)]
-    for index, name in enumerate(shards):
-        shard = (
-            "shard",
-            "--index",
-            str(index),
-            *data_dir,
-            "--listen",
-            address(name),
-            *options.watermarks,
-            *options.disk_limit,
-            *log,
-        )
-        members.append(Child(name, SHARD, shard, run_dir, on_ready))
-    for index in range(options.gateways):
-        name = f"gateway-{index}"
-        members.append(Child(name, GATEWAY, (*gateway, "--name", name), run_dir, on_ready, variables=secret))
-    if options.management.port is not None:
-        management = ("management", "--url", options.own_url, *options.management.words, *log)
-        members.append(Child("management", MANAGEMENT, management, run_dir, on_ready))
-    shovels = ("shovels", "--url", options.own_url, *log)
-    members.append(Child("shovels", SHOVELS, shovels, run_dir, on_ready, variables=secret))
-    return members

@@ -11,7 +11,8 @@ import msgspec
 from shardmq.client.api.url import DEFAULT_URL
 from shardmq.cmd.run.invocation import program
 from shardmq.cmd.run.notices import Notice
-from shardmq.cmd.run.supervisor import BrokerOptions, supervise
+from shardmq.cmd.run.roster import BrokerOptions
+from shardmq.cmd.run.supervisor import supervise
 from shardmq.cmd.terminal.numbers import WholeNumber
 from shardmq.cmd.terminal.output import print_json
 from shardmq.cmd.terminal.process_options import (
