@@ -3,7 +3,8 @@
     <folder>/<name>.key_secret     this process's own pair of keys, readable by its user alone (0600)
     <folder>/allowed/<name>.key    public keys of the processes this one talks with, itself calling or being called
 
-Names are those of the processes: `coordinator`, `shard-0`, and any other for a gateway, such as `gateway-0`. A dialer
+Names are those of the processes: `coordinator`, `shard-0`, and any other for a gateway, such as `gateway-0`. With
+several hosts the host comes first, as in `a.shard-0`; replicas of a group call those on other hosts alone. A dialer
 accepts answers only from the holder of the key that is allowed under the listener's name. A listener accepts calls from
 every allowed key, and a key stands for the process of its name only: a caller with the key of gateway-0 can claim to be
 neither the coordinator nor gateway-1. A listener reads the list for every call, so that keys can be added and removed
@@ -51,9 +52,14 @@ _FAILURES: Final = {
 COORDINATOR: Final = "coordinator"
 SHARD: Final = "shard"
 GATEWAY: Final = "gateway"
-"""Roles."""
+REPLICA: Final = "replica"
+"""Roles. A coordinator or shard of several hosts has the last one, too, where it talks with its group's others."""
 
-CALLERS: Final = {COORDINATOR: frozenset({GATEWAY}), SHARD: frozenset({COORDINATOR, GATEWAY})}
+CALLERS: Final = {
+    COORDINATOR: frozenset({GATEWAY}),
+    SHARD: frozenset({COORDINATOR, GATEWAY}),
+    REPLICA: frozenset({REPLICA}),
+}
 """Which roles may call a process of each role."""
 
 _SHARD_NAME: Final = re.compile(r"shard-\d+")
@@ -117,6 +123,8 @@ class CurveGuard:
     """
 
     def __init__(self, context: Context, folder: Path, name: str) -> None:
+        self._name = name
+        self._answers = False
         self._allowed = folder / ALLOWED
         self._public, self._secret = _load_pair(folder, name)
         if not self._allowed.is_dir():
@@ -127,15 +135,18 @@ class CurveGuard:
         self._context = context
 
     def protect_listener(self, socket: "zmq.Socket[bytes]") -> None:
-        """Have a socket accept calls from allowed keys only. Called before it is bound, once for a context."""
+        """Have a socket accept calls from allowed keys only. Called before it is bound."""
         socket.curve_server = True
         socket.curve_publickey, socket.curve_secretkey = self._public, self._secret
-        questions = self._context.socket(zmq.REP)
-        failures = socket.get_monitor_socket(sum(_FAILURES))
-        questions.linger = failures.linger = 0
-        questions.bind(ZAP_ADDRESS)
+        sockets = [socket.get_monitor_socket(sum(_FAILURES))]
+        if not self._answers:  # one answers for all sockets of a context
+            sockets.append(self._context.socket(zmq.REP))
+            sockets[1].bind(ZAP_ADDRESS)
+            self._answers = True
+        for one in sockets:
+            one.linger = 0
         # A socket may be handed to another thread, as long as no two have it: from here on these are that one's.
-        threading.Thread(target=self._answer_all, args=(questions, failures), name="bus guard", daemon=True).start()
+        threading.Thread(target=self._answer_all, args=sockets, name="bus guard", daemon=True).start()
 
     def protect_dialer(self, socket: "zmq.Socket[bytes]", peer: str) -> None:
         """Have a socket call the holder of a peer's key only. Called before it is connected.
@@ -166,6 +177,10 @@ class CurveGuard:
                 f"it says it is {name[:80]!r}, and its key is allowed as {key_name!r}; if that is right, rename "
                 f"{allowed} to {name[:80]}{PUBLIC_SUFFIX}"
             )
+        elif called == role == REPLICA:
+            if may_replicate(key_name, self._name):
+                return None
+            reason = f"it is {name}, and {self._name} replicates with its group's replicas on other hosts alone"
         elif role != role_of(key_name):
             reason = f"it says it is a {role[:80]}, and the key {allowed} is a {role_of(key_name)}'s by its name"
         elif role not in CALLERS.get(called, ()):
@@ -175,13 +190,13 @@ class CurveGuard:
         self._complain(f"a caller of {address}: {reason}")
         return reason
 
-    def _answer_all(self, questions: "zmq.Socket[bytes]", failures: "zmq.Socket[bytes]") -> None:
-        """Serve as the guard's thread until the context ends."""
+    def _answer_all(self, failures: "zmq.Socket[bytes]", questions: "zmq.Socket[bytes] | None" = None) -> None:
+        """Serve as a listener's thread until the context ends."""
         from zmq.utils.monitor import recv_monitor_message  # brings asyncio along, which most processes do without
 
         poller = zmq.Poller()
-        poller.register(questions, zmq.POLLIN)
-        poller.register(failures, zmq.POLLIN)
+        for one in filter(None, (failures, questions)):
+            poller.register(one, zmq.POLLIN)
         try:
             while True:
                 for socket, _ in poller.poll():
@@ -190,8 +205,9 @@ class CurveGuard:
                     else:
                         self._note_failure(recv_monitor_message(failures))
         except zmq.ContextTerminated:
-            questions.close()
             failures.close()
+            if questions is not None:
+                questions.close()
 
     def _answer(self, question: list[bytes]) -> list[bytes]:
         """Answer a ZAP request: whether a key may call, and its name."""
@@ -241,10 +257,22 @@ class CurveGuard:
 
 
 def role_of(name: str) -> str:
-    """The role that a process of this name has."""
-    if name == COORDINATOR:
+    """The role that a process of this name has, on one host or on one of several."""
+    process = name.rpartition(".")[2]
+    if process == COORDINATOR:
         return COORDINATOR
-    return SHARD if _SHARD_NAME.fullmatch(name) else GATEWAY
+    return SHARD if _SHARD_NAME.fullmatch(process) else GATEWAY
+
+
+def process_name(host: str, process: str) -> str:
+    """The name of a process on one of several hosts, as `a.shard-0`; without a host, as `shard-0`."""
+    return f"{host}.{process}" if host else process
+
+
+def may_replicate(name: str, other: str) -> bool:
+    """Whether two names are of replicas of one group, on different hosts."""
+    (host, _, group), (other_host, _, other_group) = name.rpartition("."), other.rpartition(".")
+    return group == other_group and role_of(name) != GATEWAY and bool(host and other_host) and host != other_host
 
 
 def guard_of(context: "zmq.Context[zmq.Socket[bytes]]", address: str) -> CurveGuard | None:

@@ -203,6 +203,11 @@ class Dialer(Generic[Incoming]):
         is_guarded = self.socket.redirect(address, peer)
         self.address, self._peer = address, peer if is_guarded else ""
 
+    def end(self, reason: str) -> None:
+        """End the session, and drop what of it waits to be sent; the next one has a connection of its own."""
+        self._lose(reason)
+        self.socket.hang_up()
+
     def close(self) -> None:
         """Close the socket."""
         self.socket.close()

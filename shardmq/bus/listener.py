@@ -216,6 +216,11 @@ class Listener(Generic[Incoming]):
         self.flush()
         return self._take_lost()
 
+    def end(self, peer: Peer, reason: str) -> None:
+        """End a peer's session; it hears why, and may begin another one."""
+        self._reset(peer.caller, peer._session.number, reason)
+        self._lose(peer, reason)
+
     def close(self) -> None:
         """Stop listening."""
         self.socket.close()

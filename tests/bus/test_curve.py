@@ -171,6 +171,8 @@ def test_a_caller_that_expects_another_key_gets_nowhere(
         ("gateway-0", "shard", "gateway-0", "says it is a shard, and the key"),
         ("gateway-0", "gateway", "gateway-1", "rename .*gateway-0.key to gateway-1.key"),
         ("shard-1", "gateway", "shard-1", "is a shard's by its name"),
+        ("a.shard-1", "gateway", "a.shard-1", "is a shard's by its name"),
+        ("a.shard-0", "replica", "a.shard-0", "says it is a replica, and the key"),
         ("coordinator", "gateway", "coordinator", "is a coordinator's by its name"),
         ("coordinator", "gateway", "gateway-0", "says it is 'gateway-0'"),
         ("coordinator", "coordinator", "", "says it is ''"),
@@ -194,7 +196,14 @@ def test_a_key_speaks_for_the_process_of_its_name_alone(
 
 
 @pytest.mark.parametrize(
-    ("key", "role"), [("coordinator", "coordinator"), ("edge.7", "gateway"), ("shard-x", "gateway")]
+    ("key", "role"),
+    [
+        ("coordinator", "coordinator"),
+        ("edge.7", "gateway"),
+        ("shard-x", "gateway"),
+        ("a.coordinator", "coordinator"),
+        ("b.example.com.gateway-0", "gateway"),
+    ],
 )
 def test_names_that_fit_are_let_in(room: Room, keys: Path, listener: "Listener[Any]", key: str, role: str) -> None:
     create_pair(keys, key)

@@ -4,8 +4,7 @@ import msgspec
 
 from shardmq.replication.core.group import Group
 from shardmq.replication.core.messages import Message, Touched
-from shardmq.replication.core.note import Key, Note
-from shardmq.storage.engine import Edit
+from shardmq.replication.core.note import Edits, Key, Note
 
 
 class Send(msgspec.Struct, frozen=True):
@@ -32,7 +31,7 @@ class Commit(msgspec.Struct, frozen=True):
     serial: int
     note: Note
     clock: float
-    edits: tuple[Edit, ...] = ()
+    edits: Edits = ()
     touched: tuple[Touched, ...] = ()
     cut: int | None = None
     clear: tuple[Key, Key | None] | None = None

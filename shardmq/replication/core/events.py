@@ -4,8 +4,7 @@ import msgspec
 
 from shardmq.replication.core.group import Group
 from shardmq.replication.core.messages import Message
-from shardmq.replication.core.note import Key
-from shardmq.storage.engine import Edit
+from shardmq.replication.core.note import Edits, Key
 
 
 class Tick(msgspec.Struct, frozen=True):
@@ -35,7 +34,7 @@ class KeysRead(msgspec.Struct, frozen=True):
     """Answer to ReadKeys: an edit for each key, with None where there is no such row."""
 
     request: int
-    edits: tuple[Edit, ...]
+    edits: Edits
 
 
 class RangeRead(msgspec.Struct, frozen=True):
@@ -47,7 +46,7 @@ class RangeRead(msgspec.Struct, frozen=True):
     """
 
     request: int
-    edits: tuple[Edit, ...]
+    edits: Edits
     end: Key | None
 
 
@@ -103,7 +102,7 @@ class Propose(msgspec.Struct, frozen=True):
     """
 
     number: int
-    edits: tuple[Edit, ...]
+    edits: Edits
     is_publish: bool = True
 
 

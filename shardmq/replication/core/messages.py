@@ -13,16 +13,14 @@ A stream is a number that the follower draws anew for each Hello. Messages of a 
 that nothing that a process or a connection of before said is believed of the one of now (KAFKA-15221).
 """
 
-import msgspec
-
-from shardmq.replication.core.note import History, Key
-from shardmq.storage.engine import Edit
+from shardmq.bus.messages.base import BusMessage
+from shardmq.replication.core.note import Edits, History, Key
 
 Touched = tuple[int, tuple[Key, ...]]
 """Index of a record, and the keys it wrote or deleted."""
 
 
-class Beat(msgspec.Struct, frozen=True):
+class Beat(BusMessage, frozen=True, tag=20):
     """A primary is there.
 
     Attributes:
@@ -40,26 +38,26 @@ class Beat(msgspec.Struct, frozen=True):
     clock: float
 
 
-class BeatAnswer(msgspec.Struct, frozen=True):
+class BeatAnswer(BusMessage, frozen=True, tag=21):
     """A follower heard a beat, and will not campaign before it has been silent for a while."""
 
     term: int
     at: float
 
 
-class Refused(msgspec.Struct, frozen=True):
+class Refused(BusMessage, frozen=True, tag=22):
     """A message came under a term that is lower than the one promised."""
 
     term: int
 
 
-class Unable(msgspec.Struct, frozen=True):
+class Unable(BusMessage, frozen=True, tag=23):
     """A follower's disk is full; it takes no records until there is room."""
 
     term: int
 
 
-class Hello(msgspec.Struct, frozen=True):
+class Hello(BusMessage, frozen=True, tag=24):
     """A follower says what it holds, and asks for what it lacks.
 
     Attributes:
@@ -77,7 +75,7 @@ class Hello(msgspec.Struct, frozen=True):
     copied: Key | None = None
 
 
-class Rejoin(msgspec.Struct, frozen=True):
+class Rejoin(BusMessage, frozen=True, tag=25):
     """What a follower lacks, to be committed at once.
 
     Attributes:
@@ -95,11 +93,11 @@ class Rejoin(msgspec.Struct, frozen=True):
     released: int
     clock: float
     history: History
-    edits: tuple[Edit, ...]
+    edits: Edits
     touched: tuple[Touched, ...]
 
 
-class Join(msgspec.Struct, frozen=True):
+class Join(BusMessage, frozen=True, tag=26):
     """A follower is to take the whole store anew: ranges follow, and the records above `index`."""
 
     term: int
@@ -111,7 +109,7 @@ class Join(msgspec.Struct, frozen=True):
     history: History
 
 
-class Range(msgspec.Struct, frozen=True):
+class Range(BusMessage, frozen=True, tag=27):
     """All rows of a range, as of the place in the stream.
 
     Attributes:
@@ -123,10 +121,10 @@ class Range(msgspec.Struct, frozen=True):
     stream: int
     start: Key
     end: Key | None
-    edits: tuple[Edit, ...]
+    edits: Edits
 
 
-class RangeAck(msgspec.Struct, frozen=True):
+class RangeAck(BusMessage, frozen=True, tag=28):
     """A range is on the follower's disk; it takes the next."""
 
     term: int
@@ -134,7 +132,7 @@ class RangeAck(msgspec.Struct, frozen=True):
     end: Key | None
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(BusMessage, frozen=True, tag=29):
     """Edits that are one record. An index comes once, and one after the other."""
 
     term: int
@@ -142,10 +140,10 @@ class Record(msgspec.Struct, frozen=True):
     index: int
     released: int
     clock: float
-    edits: tuple[Edit, ...]
+    edits: Edits
 
 
-class Ack(msgspec.Struct, frozen=True):
+class Ack(BusMessage, frozen=True, tag=30):
     """All records up to an index are on the follower's disk.
 
     Attributes:
@@ -158,7 +156,7 @@ class Ack(msgspec.Struct, frozen=True):
     complete: bool
 
 
-class Handover(msgspec.Struct, frozen=True):
+class Handover(BusMessage, frozen=True, tag=31):
     """A primary has ended its term and transferred to the receiver: nobody's lease is to be waited for.
 
     Attributes:

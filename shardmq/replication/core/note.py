@@ -3,9 +3,15 @@
 The note is part of every commit: what a store holds and what its note says never differ.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
+
+from shardmq.storage.engine import Edit
+
+Edits = Sequence[Edit]
+"""Edits of one commit. They are handed on as they come, and only their keys are looked at."""
 
 Key = tuple[int, bytes]
 """Database and key of a row; rows of a store are in this order."""

@@ -10,10 +10,10 @@ from shardmq.replication.core.effects import Accepted, Deposed, Leading, Rejecte
 from shardmq.replication.core.events import Propose
 from shardmq.replication.core.group import Group
 from shardmq.replication.core.messages import Ack, Beat, BeatAnswer, Hello, RangeAck, Record
+from shardmq.replication.core.note import Edits
 from shardmq.replication.core.register import Register
 from shardmq.replication.core.state import CommitUnderWay, ReplicaState
 from shardmq.replication.core.timing import BEAT_SECONDS, LEASE_SECONDS
-from shardmq.storage.engine import Edit
 
 
 class Primary:
@@ -161,7 +161,7 @@ class Primary:
         """Whether there are fewer replicas in sync than the group must have to take something new."""
         return len(self._group.in_sync) < self._group.min_in_sync
 
-    def _append(self, edits: tuple[Edit, ...]) -> None:
+    def _append(self, edits: Edits) -> None:
         state = self._state
         index, released, clock = state.index + 1, state.released, state.clock()
         for peer in self._peers.values():

@@ -7,9 +7,8 @@ import msgspec
 
 from shardmq.replication.core.effects import Commit, Effect, Send
 from shardmq.replication.core.messages import Message, Touched
-from shardmq.replication.core.note import History, Key, Note
+from shardmq.replication.core.note import Edits, History, Key, Note
 from shardmq.replication.core.timing import HISTORY_MAX, STALL_SECONDS, TOUCHED_RECORDS_MAX
-from shardmq.storage.engine import Edit
 
 
 class TouchedKeys:
@@ -120,7 +119,7 @@ class ReplicaState:
 
     def commit(
         self,
-        edits: tuple[Edit, ...] = (),
+        edits: Edits = (),
         touched: tuple[Touched, ...] = (),
         cut: int | None = None,
         clear: tuple[Key, Key | None] | None = None,
@@ -145,7 +144,7 @@ class ReplicaState:
         self.promised = term
         self.commit()
 
-    def append(self, term: int, edits: tuple[Edit, ...]) -> None:
+    def append(self, term: int, edits: Edits) -> None:
         """Write the next record."""
         self.index += 1
         if term != self.term:

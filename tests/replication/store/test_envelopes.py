@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from xxhash import xxh3_64_digest
 
-from shardmq.replication.store.envelope import Kind
+from shardmq.replication.store.envelope import Kind, SealedEdits
 from shardmq.replication.store.faults import EnvelopeDamaged
 from shardmq.replication.store.key_range import opened_range, read_range
 from shardmq.replication.store.note import BEGINNING
@@ -26,6 +26,7 @@ OPEN: dict[Kind, Callable[..., object]] = {
     Kind.RECORD: opened_record,
     Kind.KEY_RANGE: opened_range,
     Kind.TAIL: opened_tail,
+    Kind.EDITS: lambda engine, data: SealedEdits.opened(data, engine),
 }
 Envelopes = dict[Kind, bytes]
 
@@ -42,6 +43,7 @@ def envelopes() -> Iterator[Envelopes]:
         Kind.RECORD: bytes(host.sent[-1].data),
         Kind.KEY_RANGE: bytes(read_range(primary, primary.replica.note, BEGINNING)[0]),
         Kind.TAIL: bytes(tail),
+        Kind.EDITS: bytes(SealedEdits.sealed(host.sent[-1].edits).data),
     }
     host.close()
 

@@ -1,0 +1,127 @@
+"""The core's messages on the bus: edits are sealed, with a checksum of their own; all else goes as it is.
+
+The other way, a listener tells how much of what was said it has taken.
+"""
+
+from typing import Final
+
+import msgspec
+
+from shardmq.bus.messages.base import BusMessage
+from shardmq.replication.core.messages import (
+    Ack,
+    Beat,
+    BeatAnswer,
+    Handover,
+    Hello,
+    Join,
+    Message,
+    Range,
+    RangeAck,
+    Record,
+    Refused,
+    Rejoin,
+    Touched,
+    Unable,
+)
+from shardmq.replication.core.note import Edits, History, Key
+from shardmq.replication.store.envelope import SealedEdits
+from shardmq.storage.engine import Engine
+
+MESSAGE_BYTES: Final = 64
+"""What a message counts for, beside its edits, where bytes are counted that wait."""
+
+
+class SealedRejoin(BusMessage, frozen=True, tag=40):
+    """A Rejoin with sealed edits."""
+
+    term: int
+    stream: int
+    common: int
+    index: int
+    last_term: int
+    released: int
+    clock: float
+    history: History
+    edits: memoryview
+    touched: tuple[Touched, ...]
+
+
+class SealedRange(BusMessage, frozen=True, tag=41):
+    """A Range with sealed edits."""
+
+    term: int
+    stream: int
+    start: Key
+    end: Key | None
+    edits: memoryview
+
+
+class SealedRecord(BusMessage, frozen=True, tag=42):
+    """A Record with sealed edits."""
+
+    term: int
+    stream: int
+    index: int
+    released: int
+    clock: float
+    edits: memoryview
+
+
+class Taken(BusMessage, frozen=True, tag=43):
+    """How much a listener has taken of a session so far, to be sent more.
+
+    Attributes:
+        size: of all messages, as `size_of` counts them.
+    """
+
+    size: int
+
+
+Sealed = SealedRejoin | SealedRange | SealedRecord
+Plain = Beat | BeatAnswer | Refused | Unable | Hello | Join | RangeAck | Ack | Handover
+ToReplica = Sealed | Plain
+
+_SEALED: Final[dict[type, type[Sealed]]] = {Record: SealedRecord, Range: SealedRange, Rejoin: SealedRejoin}
+_OPENED: Final[dict[type, type[Record | Range | Rejoin]]] = {sealed: plain for plain, sealed in _SEALED.items()}
+
+
+def sealed(message: Message) -> ToReplica:
+    """Return a message as it goes on the bus."""
+    if isinstance(message, Record):
+        data = _sealed(message.edits)
+        return SealedRecord(message.term, message.stream, message.index, message.released, message.clock, data)
+    if isinstance(message, (Range, Rejoin)):
+        fields = msgspec.structs.asdict(message)
+        return _SEALED[type(message)](**fields | {"edits": _sealed(message.edits)})
+    return message
+
+
+def opened(message: ToReplica, engine: Engine) -> Message:
+    """Return what came from the bus as the core has it.
+
+    Args:
+        message: of another replica.
+        engine: the store that its edits are for.
+
+    Raises:
+        EnvelopeDamaged: its edits are not what was sent, or none for this store.
+    """
+    if isinstance(message, SealedRecord):
+        edits = SealedEdits.opened(message.edits, engine)
+        return Record(message.term, message.stream, message.index, message.released, message.clock, edits)
+    if isinstance(message, (SealedRange, SealedRejoin)):
+        fields = msgspec.structs.asdict(message)
+        return _OPENED[type(message)](**fields | {"edits": SealedEdits.opened(message.edits, engine)})
+    return message
+
+
+def size_of(message: ToReplica) -> int:
+    """Return what a message counts for where bytes are counted that wait; the same at both ends of a link."""
+    if isinstance(message, (SealedRecord, SealedRange, SealedRejoin)):
+        return MESSAGE_BYTES + len(message.edits)
+    return MESSAGE_BYTES
+
+
+def _sealed(edits: Edits) -> memoryview:
+    return memoryview((edits if isinstance(edits, SealedEdits) else SealedEdits.sealed(edits)).data)

@@ -1,0 +1,72 @@
+"""A network that changes bytes."""
+
+import contextlib
+import selectors
+import socket
+import threading
+from typing import Self
+
+
+class TamperingProxy:
+    """Passes bytes on, and changes those that a test names; runs inside a `with` block.
+
+    Args:
+        address: where it passes them on to, as `tcp://127.0.0.1:1`.
+
+    Attributes:
+        address: its own.
+        swaps: bytes, and what they become, in what comes from callers.
+        count: how often it has changed them.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._target = int(address.rpartition(":")[2])
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.swaps: dict[bytes, bytes] = {}
+        self.count = 0
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._wake, self._woken = socket.socketpair()
+        self._selector.register(self._woken, selectors.EVENT_READ)
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._wake.send(b"\0")
+        self._thread.join()
+        for key in list(self._selector.get_map().values()):
+            key.fileobj.close()  # type: ignore[union-attr]
+        self._wake.close()
+        self._selector.close()
+
+    def _run(self) -> None:
+        while True:
+            for key, _ in self._selector.select():
+                if key.fileobj is self._woken:
+                    return
+                if key.fileobj is self._listener:
+                    caller, _ = self._listener.accept()
+                    listener = socket.create_connection(("127.0.0.1", self._target))
+                    self._selector.register(caller, selectors.EVENT_READ, (listener, True))
+                    self._selector.register(listener, selectors.EVENT_READ, (caller, False))
+                elif key.fileobj in self._selector.get_map():
+                    self._pass_on(key.fileobj, *key.data)
+
+    def _pass_on(self, source: socket.socket, other: socket.socket, is_calling: bool) -> None:
+        data = b""
+        with contextlib.suppress(OSError):
+            data = source.recv(1 << 20)
+        for before, after in self.swaps.items() if is_calling else ():
+            self.count += data.count(before)
+            data = data.replace(before, after)
+        with contextlib.suppress(OSError):
+            other.sendall(data)
+            if data:
+                return
+        for end in (source, other):
+            self._selector.unregister(end)
+            end.close()
