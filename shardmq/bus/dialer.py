@@ -52,6 +52,7 @@ class Dialer(Generic[Incoming]):
         posted: how many messages were posted, in all sessions.
         more: whether the last `receive` left envelopes behind.
         refused: why the listener refused or ended the last session; "" once another one is open.
+        silence_seconds: after which a session is over; the owner may set it.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Dialer(Generic[Incoming]):
         self.posted = 0
         self.more = False
         self.refused = ""
+        self.silence_seconds = LINK_SILENCE_SECONDS
         self._hello = Hello(role, name, BUS_PROTOCOL)
         self._waits = waits
         self._decode = envelope_decoder(incoming).decode
@@ -169,8 +171,8 @@ class Dialer(Generic[Incoming]):
                 if self.socket.complaint:
                     self._complain(self.socket.complaint)
                 self.socket.redial(now)
-        elif session.silent(now):
-            self._lose(f"nothing heard for {LINK_SILENCE_SECONDS:.0f} s")
+        elif session.silent(now, self.silence_seconds):
+            self._lose(f"nothing heard for {self.silence_seconds:.0f} s")
             self.socket.hang_up()
         elif session.ping_due(now):
             session.outbox.append(Ping())

@@ -28,7 +28,7 @@ import msgspec
 from shardmq.bus.messages.base import BusMessage, Hello, Ping, Reset, Welcome
 from shardmq.bus.messages.columns import Deliveries, Publishes
 from shardmq.bus.transport.transport import ENVELOPE_BYTES, Envelope
-from shardmq.limits import LINK_PING_SECONDS, LINK_SILENCE_SECONDS
+from shardmq.limits import LINK_PING_SECONDS
 
 BUS_PROTOCOL: Final = 14
 """Sent in Hello. A listener opens sessions only with dialers of its own version."""
@@ -98,9 +98,9 @@ class LinkState:
         """Whether nothing was sent for so long that a ping is due."""
         return not self.outbox and now - self.sent_at >= LINK_PING_SECONDS
 
-    def silent(self, now: float) -> bool:
-        """Whether the peer has sent nothing for so long that the session is over."""
-        return now - self.heard_at > LINK_SILENCE_SECONDS
+    def silent(self, now: float, seconds: float) -> bool:
+        """Whether the peer has sent nothing for so many seconds that the session is over."""
+        return now - self.heard_at > seconds
 
     def forgive(self, seconds: float, now: float) -> None:
         """Take off the peer's silence the seconds in which this process did not listen."""

@@ -97,6 +97,7 @@ class Listener(Generic[Incoming]):
     Attributes:
         reason_against: returns why a caller gets no session, or "" where it gets one; the owner sets it.
         is_early: returns whether a call is to be ignored, as the caller will call again; the owner sets it.
+        silence_seconds: after which a session is over; the owner may set it.
         more: whether the last `receive` left envelopes behind.
     """
 
@@ -106,6 +107,7 @@ class Listener(Generic[Incoming]):
         self.address = address
         self.socket, self._guard = open_router(context, address)
         self.more = False
+        self.silence_seconds = LINK_SILENCE_SECONDS
         self._welcome = Welcome(role, name)
         self._decode = envelope_decoder(incoming).decode
         self.reason_against: Callable[[Hello], str] = lambda _hello: ""
@@ -208,8 +210,8 @@ class Listener(Generic[Incoming]):
         for peer in list(self._peers.values()):
             if pause:
                 peer._session.forgive(pause, now)
-            if peer._session.silent(now):
-                self._lose(peer, f"nothing heard for {LINK_SILENCE_SECONDS:.0f} s")
+            if peer._session.silent(now, self.silence_seconds):
+                self._lose(peer, f"nothing heard for {self.silence_seconds:.0f} s")
                 self.socket.hang_up(peer.caller)
             elif peer._session.ping_due(now):
                 peer.post(Ping())

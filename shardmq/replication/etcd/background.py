@@ -10,6 +10,7 @@ which etcd goes unheard, and the other way about.
 import logging
 import math
 import os
+import secrets
 import select
 import threading
 from collections import deque
@@ -43,7 +44,7 @@ class BackgroundRegister:
 
     Args:
         url: where etcd is.
-        session: of this process, made up at its start; it must not come again.
+        session: of the host or process, for people who look at what was written; it is made unique here.
 
     Raises:
         InvalidUrl: a file that the URL names cannot be used.
@@ -53,7 +54,7 @@ class BackgroundRegister:
         client = EtcdClient(url)
         self._news: SimpleQueue[News] = SimpleQueue()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._worker = _Worker(client, url.prefix, session, self._tell)
+        self._worker = _Worker(client, url.prefix, f"{session}-{secrets.token_hex(6)}", self._tell)
         self._thread = threading.Thread(target=self._run, name="etcd", daemon=True)
         self._has_ended = False
         self._thread.start()

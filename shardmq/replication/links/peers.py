@@ -23,6 +23,10 @@ from shardmq.storage.engine import Engine
 TAKEN_BYTES: Final = 1 << 20
 """Between two times that a replica is told how much of what it says was read; the rest is told with the next tick."""
 
+SILENCE_SECONDS: Final = 3.0
+"""After so long without a word, a session of replicas is over. Who is silent is evicted after a second, so that nothing
+is lost by it; and a network that was cut is tried again at once, where TCP would wait as long again as it was cut."""
+
 AGAIN_SECONDS: Final = 1.0
 """Before a replica is called again that could not be, as its key is not there yet."""
 
@@ -77,6 +81,7 @@ class PeerLinks:
         self._broker = broker
         self._listener: Listener[ToReplica] = Listener(context, listen_address, REPLICA, self.name, ToReplica)
         self._listener.reason_against = self._reason_against
+        self._listener.silence_seconds = SILENCE_SECONDS
         self._addresses: dict[str, str] = {}
         self._outgoing: dict[str, Outgoing] = {}
         self._taking: dict[Peer, Taking] = {}
@@ -174,6 +179,7 @@ class PeerLinks:
                 self._complain(host, str(fault))
                 continue
             dialer.call_as(self._broker, 0)
+            dialer.silence_seconds = SILENCE_SECONDS
             self._outgoing[host] = Outgoing(dialer, peer)
             self.generation += 1
 

@@ -1,4 +1,4 @@
-"""A network that changes bytes."""
+"""A network that changes bytes, or loses all of them."""
 
 import contextlib
 import selectors
@@ -8,7 +8,7 @@ from typing import Self
 
 
 class TamperingProxy:
-    """Passes bytes on, and changes those that a test names; runs inside a `with` block.
+    """Passes bytes on, changes those that a test names, or loses all; runs inside a `with` block.
 
     Args:
         address: where it passes them on to, as `tcp://127.0.0.1:1`.
@@ -17,6 +17,7 @@ class TamperingProxy:
         address: its own.
         swaps: bytes, and what they become, in what comes from callers.
         count: how often it has changed them.
+        is_cut: whether all is lost that either side sends, while both believe to be connected.
     """
 
     def __init__(self, address: str) -> None:
@@ -25,6 +26,7 @@ class TamperingProxy:
         self.address = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
         self.swaps: dict[bytes, bytes] = {}
         self.count = 0
+        self.is_cut = False
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._wake, self._woken = socket.socketpair()
@@ -63,6 +65,8 @@ class TamperingProxy:
         for before, after in self.swaps.items() if is_calling else ():
             self.count += data.count(before)
             data = data.replace(before, after)
+        if data and self.is_cut:
+            return
         with contextlib.suppress(OSError):
             other.sendall(data)
             if data:

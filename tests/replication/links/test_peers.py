@@ -13,12 +13,13 @@ from shardmq.bus.listener import Listener
 from shardmq.bus.messages.shard import ToShard
 from shardmq.bus.poller import context
 from shardmq.replication.core.messages import Ack, Beat, Message, Record
+from shardmq.replication.links import peers
 from shardmq.replication.links.outgoing import WAITING_BYTES_MAX
 from shardmq.replication.links.wire import Taken
 from shardmq.replication.store.envelope import SealedEdits
 from shardmq.shards.storage.schema import STATE
 
-from .replicas import INSECURE, SECONDS, Group, free_address, group
+from .replicas import INSECURE, SECONDS, Group, Replica, free_address, group
 from .tampering import TamperingProxy
 
 
@@ -177,6 +178,33 @@ def test_edits_damaged_on_the_way_are_lost_and_not_taken(replicas: Group, caplog
         proxy.swaps.clear()
         replicas.say("a", "b", record(3, b"precious"))
         assert indexes(b.heard)[:2] == [2, 3]
+        replicas.close()
+        replicas.replicas.clear()
+
+
+def test_a_link_is_made_anew_after_a_cut_that_nobody_was_told_of(
+    replicas: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peers, "SILENCE_SECONDS", 0.5)
+    a, b = replicas.add("a"), replicas.add("b")
+    with TamperingProxy(b.address) as to_b, TamperingProxy(a.address) as to_a:
+        a.links.set_peers({"b": to_b.address})
+        b.links.set_peers({"a": to_a.address})
+
+        def beats_come(to: Replica, after: float) -> bool:
+            for one, other in ((a, "b"), (b, "a")):
+                one.links.send(other, beat(time.monotonic()))
+            return any(isinstance(message, Beat) and message.at > after for message in to.heard)
+
+        replicas.until(lambda: beats_come(a, 0.0) and beats_come(b, 0.0))
+        a.events.clear()
+        b.events.clear()
+        to_a.is_cut = to_b.is_cut = True
+        replicas.until(lambda: beats_come(a, 0.0) and a.lost and b.lost)
+        to_a.is_cut = to_b.is_cut = False
+        healed = time.monotonic()
+        replicas.until(lambda: beats_come(a, healed) and beats_come(b, healed))
+        assert time.monotonic() - healed < 5.0
         replicas.close()
         replicas.replicas.clear()
 
