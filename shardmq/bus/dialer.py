@@ -172,7 +172,7 @@ class Dialer(Generic[Incoming]):
                     self._complain(self.socket.complaint)
                 self.socket.redial(now)
         elif session.silent(now, self.silence_seconds):
-            self._lose(f"nothing heard for {self.silence_seconds:.0f} s")
+            self._lose(f"nothing heard for {self.silence_seconds:g} s")
             self.socket.hang_up()
         elif session.ping_due(now):
             session.outbox.append(Ping())

@@ -211,7 +211,7 @@ class Listener(Generic[Incoming]):
             if pause:
                 peer._session.forgive(pause, now)
             if peer._session.silent(now, self.silence_seconds):
-                self._lose(peer, f"nothing heard for {self.silence_seconds:.0f} s")
+                self._lose(peer, f"nothing heard for {self.silence_seconds:g} s")
                 self.socket.hang_up(peer.caller)
             elif peer._session.ping_due(now):
                 peer.post(Ping())
