@@ -6,6 +6,7 @@ bench/     `shardmq bench`.
 check/     `shardmq check`.
 contexts/  `shardmq context`.
 demo/      `shardmq demo`.
+hosts/     Commands about the hosts of a broker.
 messages/  Commands that handle messages.
 run/       Commands that run the broker.
 spark/     `shardmq spark`.

@@ -44,6 +44,7 @@ COMMANDS: Final = {
     "backup": "shardmq.cmd.store.backup:backup",
     "restore": "shardmq.cmd.store.backup:restore",
     "store": "shardmq.cmd.store.command:store",
+    "host": "shardmq.cmd.hosts.host:host",
     "keys": "shardmq.cmd.run.keys:keys",
     "gateway": "shardmq.cmd.run.processes:gateway",
     "shard": "shardmq.cmd.run.processes:shard",

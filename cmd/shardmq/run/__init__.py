@@ -13,4 +13,5 @@ watch.py       Tells systemd of a whole broker, and ends processes of it that ha
 locks.py       Locks on the data directory and the port, and a private directory for sockets.
 broker.py      `shardmq up` as a child process, for the demo and for tests.
 invocation.py  Starting a command of ours as a process.
+hosts/         `shardmq up --join`: one host of several.
 """

@@ -1,12 +1,12 @@
 """The processes of a broker, with the command line of each, and the options that these come from."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shardmq.cmd.run.child import Child
+from shardmq.cmd.run.child import NO_VARIABLES, Child
 from shardmq.cmd.run.locks import client_host
 from shardmq.cmd.terminal.process_options import NO_MANAGEMENT, ManagementChoice, tls_words
 from shardmq.limits import MESSAGE_BYTES_MAX
@@ -137,18 +137,30 @@ def children(options: BrokerOptions, run_dir: Path, on_ready: Callable[[Child], 
         shard = ("shard", "--index", str(index), *data_dir, "--listen", address(name), *options.shard_words)
         members.append(Child(name, SHARD, shard, run_dir, on_ready))
     to_others = ("--coordinator", to_coordinator, *to_shards)
-    return [*members, *front(options, "", to_others, run_dir, on_ready)]
+    return [*members, *front(options, Place(to_others), run_dir, on_ready)]
 
 
-def front(
-    options: BrokerOptions, host: str, to_others: tuple[str, ...], run_dir: Path, on_ready: Callable[[Child], None]
-) -> list[Child]:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where gateways are.
+
+    Attributes:
+        to_others: words of their command line that say where coordinator and shards are.
+        host: name of this one of several hosts, as "a"; "" for the only one.
+        variables: added to their environment.
+    """
+
+    to_others: tuple[str, ...]
+    host: str = ""
+    variables: Mapping[str, str] = NO_VARIABLES
+
+
+def front(options: BrokerOptions, place: Place, run_dir: Path, on_ready: Callable[[Child], None]) -> list[Child]:
     """Gateways, and what talks to them: management and shovels.
 
     Args:
         options: of the broker.
-        host: name of this one of several hosts, as "a"; "" for the only one.
-        to_others: words of a gateway's command line that say where coordinator and shards are.
+        place: where the gateways are.
         run_dir: folder for the processes' sockets.
         on_ready: called when a process is ready.
     """
@@ -157,8 +169,9 @@ def front(
     members = []
     for index in range(options.gateways):
         name = f"gateway-{index}"
-        gateway = ("gateway", *to_others, *options.gateway_words, "--name", f"{host}.{name}" if host else name)
-        members.append(Child(name, GATEWAY, gateway, run_dir, on_ready, variables=secret))
+        whole_name = f"{place.host}.{name}" if place.host else name
+        gateway = ("gateway", *place.to_others, *options.gateway_words, "--name", whole_name)
+        members.append(Child(name, GATEWAY, gateway, run_dir, on_ready, variables={**place.variables, **secret}))
     if options.management.port is not None:
         management = ("management", "--url", options.own_url, *options.management.words, *log)
         members.append(Child("management", MANAGEMENT, management, run_dir, on_ready))

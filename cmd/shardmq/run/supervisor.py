@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from shardmq.cmd.run.child import STOP_SECONDS, Child, Demand
+from shardmq.cmd.run.hosts.identity import check_alone
 from shardmq.cmd.run.locks import hold_data_dir, hold_metrics_port, hold_port, private_directory
 from shardmq.cmd.run.notices import Notice
 from shardmq.cmd.run.roster import (
@@ -63,6 +64,7 @@ def supervise(options: BrokerOptions, announce: Callable[[Notice], None]) -> int
         StartupRefused: the data directory or the port are in use, or not usable.
     """
     with held(options, announce) as (known, run_dir):
+        check_alone(known.data_dir)
         return asyncio.run(Supervisor(known, run_dir, announce).run())
 
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from shardmq.client.api.url import DEFAULT_URL
+from shardmq.cmd.run.hosts.options import HostOptions, host_options
 from shardmq.cmd.run.invocation import program
 from shardmq.cmd.run.notices import Notice
 from shardmq.cmd.run.roster import BrokerOptions
@@ -95,6 +97,7 @@ _log = logging.getLogger(__name__)
 @DEFINITIONS
 @tls_options
 @management_options
+@host_options
 @log_options
 @click.option("--json", "as_json", is_flag=True, help="Print events as JSON, one a line.")
 def up(
@@ -112,6 +115,7 @@ def up(
     as_json: bool,
     tls: "TlsOptions | None",
     management: ManagementChoice,
+    joining: HostOptions | None,
     log: LogOptions,
 ) -> int:
     """Run a broker: coordinator, shards and gateways.
@@ -124,6 +128,8 @@ def up(
     if gateways is None:
         cores = core_count()
         gateways = default_gateways(cores, shards)
+    if joining is not None and click.get_current_context().get_parameter_source("host") is ParameterSource.DEFAULT:
+        host = joining.address
     options = BrokerOptions(
         shards,
         gateways,
@@ -140,9 +146,12 @@ def up(
         definitions,
         otlp_endpoint,
     )
-    if as_json:
-        return supervise(options, print_event)
-    return supervise(options, log_notice if log.format == "json" else show_notice)
+    announce = print_event if as_json else log_notice if log.format == "json" else show_notice
+    if joining is None:
+        return supervise(options, announce)
+    from shardmq.cmd.run.hosts.supervisor import supervise_host
+
+    return supervise_host(options, joining, announce)
 
 
 def default_gateways(cores: int, shards: int) -> int:

@@ -1,0 +1,113 @@
+"""`shardmq host`: list, drain, remove."""
+
+from typing import Final
+
+import click
+import msgspec
+
+from shardmq.cmd.hosts.register import BrokerRegister, opened
+from shardmq.cmd.hosts.rows import host_rows
+from shardmq.cmd.run.hosts.options import ETCD
+from shardmq.cmd.terminal.numbers import Number
+from shardmq.cmd.terminal.options import JSON, LIST
+from shardmq.cmd.terminal.output import CommandFailed, print_done
+from shardmq.cmd.terminal.rows import Column, RowChoice, extras, names, numbers
+from shardmq.cmd.terminal.tables import print_list
+from shardmq.replication.etcd.values import HOSTS, WISHES, Host
+from shardmq.replication.planning.cluster import Cluster
+
+COLUMNS: Final = (
+    *names("host", "state"),
+    *numbers("leads", "replicas", "in_sync"),
+    *names("gateway", "management"),
+    Column("labels", is_wrapped=True),
+    *extras("addresses", "session"),
+)
+
+WAIT: Final = click.option(
+    "--wait",
+    "wait_seconds",
+    type=Number(0, 86_400),
+    default=0.0,
+    metavar="SECONDS",
+    help="Wait so long for it to be done.",
+)
+
+
+@click.group(hidden=True)
+def host() -> None:
+    """Hosts of a broker on several: list, drain, remove."""
+
+
+@host.command("list")
+@ETCD
+@LIST
+def host_list(*, join: str, choice: RowChoice, as_json: bool) -> None:
+    """Show the hosts: how many groups each leads, has replicas of, and is in sync in."""
+    with opened(join) as register:
+        rows = host_rows(register.cluster())
+    print_list("hosts", rows, COLUMNS, choice, as_json)
+
+
+@host.command("drain")
+@click.argument("name")
+@click.option("--undo", is_flag=True, help="Let it have replicas again.")
+@WAIT
+@ETCD
+@JSON
+def host_drain(*, name: str, undo: bool, wait_seconds: float, join: str, as_json: bool) -> None:
+    """Have everything that host NAME has moved to others, without refusing a publish.
+
+    A host that is away can be drained as well: its replicas are made anew from those that are there.
+    """
+    with opened(join) as register:
+        known(register.cluster(), name)
+
+        def drained(there: Host | None) -> Host | None:
+            return None if there is None else msgspec.structs.replace(there, is_draining=not undo)
+
+        register.change(HOSTS, name, drained)
+        if undo:
+            print_done(f"Host '{name}' may have replicas again", as_json)
+            return
+        is_empty = _wait_until_empty(register, name, wait_seconds)
+        left = register.cluster().loads()[name]
+    if wait_seconds and not is_empty:
+        raise CommandFailed(
+            f"host '{name}' still has {left} of its replicas after {wait_seconds:g} s; it goes on: `shardmq shard list`"
+            " says where each is, and whether other hosts have room for them"
+        )
+    done = f"Drained host '{name}': it has no replicas" if not left else f"Draining host '{name}': {left} replicas left"
+    print_done(done, as_json, replicas=left)
+
+
+@host.command("remove")
+@click.argument("name")
+@ETCD
+@JSON
+def host_remove(*, name: str, join: str, as_json: bool) -> None:
+    """Forget host NAME, which was drained and has stopped."""
+    with opened(join) as register:
+        cluster = register.cluster()
+        known(cluster, name)
+        if left := cluster.loads()[name]:
+            raise CommandFailed(f"host '{name}' has {left} replicas; `shardmq host drain {name}` moves them away first")
+        for group, wish in cluster.wishes.items():
+            if name in (wish.source, wish.target):
+                register.remove(WISHES, group)
+        register.remove(HOSTS, name)
+    print_done(f"Removed host '{name}'", as_json)
+
+
+def known(cluster: Cluster, name: str) -> None:
+    """Refuse a host that there is not.
+
+    Raises:
+        CommandFailed: there is no such host.
+    """
+    if name not in cluster.hosts:
+        raise CommandFailed(f"there is no host '{name}'; the hosts are {', '.join(sorted(cluster.hosts)) or 'none'}")
+
+
+def _wait_until_empty(register: BrokerRegister, name: str, seconds: float) -> bool:
+    return bool(seconds) and register.wait_until(lambda cluster: not cluster.loads()[name], seconds)

@@ -1,0 +1,108 @@
+"""What etcd has of a broker, for a command: read, changed, waited for."""
+
+import contextlib
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from shardmq.cmd.terminal.output import CommandFailed
+from shardmq.replication.etcd.background import BackgroundRegister
+from shardmq.replication.etcd.change import Edit
+from shardmq.replication.etcd.news import Failed, Listed, News, Stored
+from shardmq.replication.etcd.url import EtcdUrl, parse
+from shardmq.replication.etcd.values import BROKER, GROUPS, HOSTS, WISHES, Kind
+from shardmq.replication.planning.cluster import Cluster
+
+ANSWER_SECONDS: Final = 5.0
+"""For one reading or change."""
+
+LOOK_SECONDS: Final = 0.25
+"""Between two looks at something that is waited for."""
+
+
+@contextlib.contextmanager
+def opened(url: str) -> "Iterator[BrokerRegister]":
+    """The register of the broker that a URL of etcd names."""
+    parsed = parse(url)
+    register = BackgroundRegister(parsed, f"command-{secrets.token_hex(8)}")
+    try:
+        yield BrokerRegister(parsed, register)
+    finally:
+        register.close()
+
+
+class BrokerRegister:
+    """The register of one broker.
+
+    Args:
+        url: of etcd.
+        register: there.
+    """
+
+    def __init__(self, url: EtcdUrl, register: BackgroundRegister) -> None:
+        self._url = url
+        self._register = register
+
+    def cluster(self) -> Cluster:
+        """All that etcd has of the broker.
+
+        Raises:
+            EtcdError: it does not answer.
+            CommandFailed: it has no broker there.
+        """
+        kinds: tuple[Kind[Any], ...] = (BROKER, HOSTS, GROUPS, WISHES)
+        for kind in kinds:
+            self._register.list(kind, ANSWER_SECONDS)
+        found: dict[str, dict[str, Any]] = {}
+        while len(found) < len(kinds):
+            for news in self._next():
+                if isinstance(news, Failed):
+                    raise news.error
+                if isinstance(news, Listed):
+                    found[news.kind.folder] = {entry.name: entry.value for entry in news.entries}
+        broker = found[BROKER.folder].get("")
+        if broker is None:
+            raise CommandFailed(
+                f"{self._url} has no broker; name the prefix that its hosts have in --join, or start the first of them"
+            )
+        return Cluster(broker, found[HOSTS.folder], found[GROUPS.folder], found[WISHES.folder])
+
+    def change(self, kind: Kind[Any], name: str, edit: Edit[Any]) -> None:
+        """Have a value be what it should be.
+
+        Raises:
+            EtcdError: it could not be done.
+        """
+        self._register.change(kind, name, edit, ANSWER_SECONDS)
+        self._await_stored()
+
+    def remove(self, kind: Kind[Any], name: str) -> None:
+        """Delete a value.
+
+        Raises:
+            EtcdError: it could not be done.
+        """
+        self._register.remove(kind, name, ANSWER_SECONDS)
+        self._await_stored()
+
+    def wait_until(self, holds: Callable[[Cluster], bool], seconds: float) -> bool:
+        """Look until something holds; returns whether it does."""
+        deadline = time.monotonic() + seconds
+        while not holds(self.cluster()):
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(LOOK_SECONDS)
+        return True
+
+    def _await_stored(self) -> None:
+        while True:
+            for news in self._next():
+                if isinstance(news, Failed):
+                    raise news.error
+                if isinstance(news, Stored):
+                    return
+
+    def _next(self) -> list[News]:
+        self._register.wait(ANSWER_SECONDS)
+        return self._register.take()

@@ -1,0 +1,149 @@
+"""`shardmq shard list`, `transfer`, `move` and `elect`: the coordinator is a group as the shards are."""
+
+import secrets
+from collections.abc import Callable
+from typing import Final
+
+import click
+import msgspec
+
+from shardmq.cmd.hosts.host import WAIT, known
+from shardmq.cmd.hosts.register import BrokerRegister, opened
+from shardmq.cmd.hosts.rows import group_rows
+from shardmq.cmd.run.hosts.options import ETCD
+from shardmq.cmd.terminal.options import JSON, LIST, YES
+from shardmq.cmd.terminal.output import CommandFailed, confirm, print_done
+from shardmq.cmd.terminal.rows import Column, RowChoice, extras, names, numbers
+from shardmq.cmd.terminal.tables import print_list
+from shardmq.replication.core.group import Group
+from shardmq.replication.etcd.values import WISHES, Wish
+from shardmq.replication.planning.cluster import Cluster
+
+COLUMNS: Final = (
+    *names("shard", "primary"),
+    *numbers("term"),
+    Column("in_sync", is_wrapped=True),
+    Column("replicas", is_wrapped=True),
+    Column("state", is_wrapped=True, style=lambda row: "" if row["state"] == "whole" else "yellow"),
+    *extras("min_in_sync", "incarnation"),
+)
+
+TRANSFER_SECONDS: Final = 10.0
+"""A transfer takes 0.2 s, and is tried again for as long as this."""
+
+ELECTION_SECONDS: Final = 10.0
+
+
+@click.command("list", hidden=True)
+@ETCD
+@LIST
+def shard_list(*, join: str, choice: RowChoice, as_json: bool) -> None:
+    """Show the replica groups of a broker on several hosts: who leads, who is in sync."""
+    with opened(join) as register:
+        rows = group_rows(register.cluster())
+    print_list("groups", rows, COLUMNS, choice, as_json)
+
+
+@click.command("transfer", hidden=True)
+@click.argument("name", metavar="SHARD")
+@click.argument("host")
+@ETCD
+@JSON
+def shard_transfer(*, name: str, host: str, join: str, as_json: bool) -> None:
+    """Have SHARD, or the coordinator, led by another HOST that is in sync. No publish is refused for it."""
+    with opened(join) as register:
+        cluster = register.cluster()
+        group = _group(cluster, name)
+        known(cluster, host)
+        if host not in group.in_sync:
+            raise CommandFailed(f"{name} cannot be led by '{host}': in sync are {', '.join(sorted(group.in_sync))}")
+        if group.primary != host:
+            _wish(register, name, lambda wish: msgspec.structs.replace(wish, term=group.term, primary=host, unclean=""))
+            if not register.wait_until(lambda cluster: cluster.groups[name].term > group.term, TRANSFER_SECONDS):
+                raise CommandFailed(
+                    f"'{group.primary}' has not handed {name} over to '{host}' within {TRANSFER_SECONDS:.0f} s; "
+                    "`shardmq shard list` says how it is"
+                )
+        now = register.cluster().groups[name]
+    if now.primary != host:
+        raise CommandFailed(f"{name} is led by '{now.primary}': it was elected in term {now.term} before the transfer")
+    print_done(f"{name} is led by '{host}', in term {now.term}", as_json, term=now.term)
+
+
+@click.command("move", hidden=True)
+@click.argument("name", metavar="SHARD")
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@WAIT
+@ETCD
+@JSON
+def shard_move(*, name: str, source: str, target: str, wait_seconds: float, join: str, as_json: bool) -> None:
+    """Have a replica of SHARD on host TO instead of on FROM. No replica is missing meanwhile."""
+    with opened(join) as register:
+        cluster = register.cluster()
+        group = _group(cluster, name)
+        for host in (source, target):
+            known(cluster, host)
+        if source not in group.replicas or target in group.replicas:
+            replicas = ", ".join(sorted(group.replicas))
+            raise CommandFailed(f"{name} cannot move from '{source}' to '{target}': its replicas are on {replicas}")
+        if cluster.hosts[target].is_draining:
+            raise CommandFailed(f"{name} cannot move to '{target}', which drains; `shardmq host drain --undo {target}`")
+        _wish(register, name, lambda wish: msgspec.structs.replace(wish, source=source, target=target))
+        is_done = bool(wait_seconds) and register.wait_until(
+            lambda cluster: source not in cluster.groups[name].replicas, wait_seconds
+        )
+    if wait_seconds and not is_done:
+        raise CommandFailed(
+            f"{name} has not moved from '{source}' to '{target}' within {wait_seconds:g} s; it goes on: "
+            "`shardmq shard list` says how it is"
+        )
+    done = f"Moved {name} from" if is_done else f"Moving {name} from"
+    print_done(f"{done} '{source}' to '{target}'", as_json, done=is_done)
+
+
+@click.command("elect", hidden=True)
+@click.argument("name", metavar="SHARD")
+@click.argument("host")
+@YES
+@ETCD
+@JSON
+def shard_elect(*, name: str, host: str, yes: bool, join: str, as_json: bool) -> None:
+    """Have SHARD led by HOST, which is not in sync: what only the others have is lost for good.
+
+    For when all hosts in sync are gone and will not come back.
+    """
+    with opened(join) as register:
+        cluster = register.cluster()
+        group = _group(cluster, name)
+        known(cluster, host)
+        if host in group.in_sync or host not in group.replicas:
+            others = sorted({*group.replicas} - {*group.in_sync})
+            raise CommandFailed(
+                f"'{host}' cannot be elected for {name} with a loss: it "
+                + ("is in sync, and needs none" if host in group.in_sync else "has no replica of it")
+                + f"; that is for {', '.join(others) or 'nobody'}"
+            )
+        loss = f"confirmed messages of {name} that only {', '.join(sorted(group.in_sync))} has are lost for good"
+        confirm(f"Have {name} led by '{host}'? {loss.capitalize()}.", loss, yes)
+        incarnation = secrets.token_hex(8)
+        _wish(register, name, lambda _: Wish(group.term, host, unclean=incarnation))
+        if not register.wait_until(
+            lambda cluster: cluster.groups[name].incarnation != group.incarnation, ELECTION_SECONDS
+        ):
+            raise CommandFailed(
+                f"'{host}' does not lead {name} after {ELECTION_SECONDS:.0f} s; is it running? its log says what it "
+                "lacks"
+            )
+        now = register.cluster().groups[name]
+    print_done(f"{name} is led by '{now.primary}', in term {now.term}; {loss}", as_json, term=now.term)
+
+
+def _group(cluster: Cluster, name: str) -> Group:
+    if name not in cluster.groups:
+        raise CommandFailed(f"there is no {name}; there are {', '.join(cluster.groups) or 'no groups yet'}")
+    return cluster.groups[name]
+
+
+def _wish(register: BrokerRegister, name: str, edit: Callable[[Wish], Wish]) -> None:
+    register.change(WISHES, name, lambda there: edit(there or Wish()))

@@ -1,0 +1,182 @@
+"""The supervisor of one host of several: runs the replicas that this host has in etcd.
+
+It starts and stops replicas as etcd says, plans where replicas are to be while this host leads the coordinator, and
+before it stops it has everything led elsewhere that can be.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from shardmq.cmd.run.child import Child
+from shardmq.cmd.run.hosts.membership import Membership
+from shardmq.cmd.run.hosts.options import HostOptions
+from shardmq.cmd.run.hosts.planner import Planner
+from shardmq.cmd.run.hosts.roster import HostRoster
+from shardmq.cmd.run.locks import client_host
+from shardmq.cmd.run.notices import Notice
+from shardmq.cmd.run.roster import COORDINATOR, SHARD, BrokerOptions
+from shardmq.cmd.run.supervisor import Supervisor, held
+from shardmq.cmd.terminal.exit_codes import EXIT_CONFIG
+from shardmq.replication.etcd.errors import EtcdError
+from shardmq.replication.etcd.values import HOSTS, Broker, Host
+from shardmq.runtime.signals import StopSignal
+
+HAND_OVER_SECONDS: Final = 5.0
+"""For all groups that this host leads, before it stops: one takes 0.2 s. What is not handed over by then is elected
+anew after 1.5 s, as if this host were killed."""
+
+
+def supervise_host(options: BrokerOptions, host: HostOptions, announce: Callable[[Notice], None]) -> int:
+    """Run one host of a broker until SIGTERM or SIGINT.
+
+    Args:
+        options: of what runs on this host.
+        host: its place among the others.
+        announce: called with each notice.
+
+    Returns:
+        The exit code: 0 after a clean stop.
+
+    Raises:
+        StartupRefused: the data directory or the port are in use, or the broker was made otherwise.
+    """
+    with held(options, announce) as (known, run_dir):
+        return asyncio.run(_run(known, host, run_dir, announce))
+
+
+async def _run(options: BrokerOptions, host: HostOptions, run_dir: Path, announce: Callable[[Notice], None]) -> int:
+    membership = Membership(host)
+    try:
+        broker = await _joined(options, membership)
+        if broker is None:
+            announce(Notice("stopped", "stopped", exit_code=0))
+            return 0
+        options = replace(options, shards=broker.shards)
+        return await HostSupervisor(options, host, broker, membership, run_dir, announce).run()
+    finally:
+        membership.close()
+
+
+async def _joined(options: BrokerOptions, membership: Membership) -> Broker | None:
+    """The broker, once this host is one of it; None where it was told to stop before."""
+    stopping = asyncio.Event()
+    StopSignal.on_loop(asyncio.get_running_loop(), stopping.set)
+    addresses = {"gateway": f"{client_host(options.host)}:{options.port}"}
+    if options.management_url is not None:
+        addresses["management"] = options.management_url
+    joining = asyncio.create_task(membership.join(options.data_dir, addresses))
+    stop = asyncio.create_task(stopping.wait())
+    await asyncio.wait([joining, stop], return_when=asyncio.FIRST_COMPLETED)
+    stop.cancel()
+    if joining.done():
+        return joining.result()
+    joining.cancel()
+    return None
+
+
+class HostSupervisor(Supervisor):
+    """Starts, restarts and stops the processes of one host.
+
+    Args:
+        options: of what runs on it.
+        host: its place among the others.
+        broker: that it has joined.
+        membership: its part in that.
+        run_dir: folder for the processes' sockets.
+        announce: called with each notice.
+    """
+
+    def __init__(
+        self,
+        options: BrokerOptions,
+        host: HostOptions,
+        broker: Broker,
+        membership: Membership,
+        run_dir: Path,
+        announce: Callable[[Notice], None],
+    ) -> None:
+        super().__init__(options, run_dir, announce, HostRoster(host, broker, membership.session))
+        self._name = host.name
+        self._membership = membership
+        self._planner = Planner(membership, host.name)
+        self._news = asyncio.Event()
+        self._is_placed = False
+
+    async def run(self) -> int:
+        """Run this host's part of the broker until it is told to stop; returns the exit code."""
+        self._membership.changed = self._changed
+        self._membership.follow()
+        planning = asyncio.create_task(self._planner.run())
+        planning.add_done_callback(lambda _: self._stopping.set())
+        try:
+            return await super().run()
+        finally:
+            planning.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await planning
+
+    def _changed(self) -> None:
+        """Have the replicas run that this host has by now."""
+        cluster = self._membership.cluster
+        if cluster is None:
+            return
+        if self._membership.is_replaced:
+            self._exit_code = EXIT_CONFIG
+            self._announce(
+                Notice("refused", f"another `shardmq up` has the name '{self._name}' now; stopping everything here")
+            )
+            self._stopping.set()
+            return
+        self._planner.look()
+        self._news.set()
+        self._is_placed = bool(cluster.groups)
+        for child in self._children:
+            if child.stage in (COORDINATOR, SHARD):
+                group = cluster.groups.get(child.name)
+                is_here = group is not None and self._name in group.replicas
+                if is_here != child.is_wanted:
+                    self._demands[child.name].want(int(is_here))
+
+    def _missing(self) -> list[str]:
+        return super()._missing() if self._is_placed else ["the other hosts"]
+
+    def _term_ended(self, child: Child) -> None:
+        super()._term_ended(child)
+        if child.stage == COORDINATOR:
+            self._demands["shovels"].want(0)  # where the coordinator leads, there shovels run
+
+    async def _stop(self) -> None:
+        if not self._exit_code and not self._stop_requests > 1:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._hand_over(), HAND_OVER_SECONDS)
+        await super()._stop()
+
+    async def _hand_over(self) -> None:
+        """Have everything led elsewhere that can be."""
+
+        def stopping(host: Host | None) -> Host | None:
+            return None if host is None else msgspec.structs.replace(host, is_stopping=True)
+
+        try:
+            await self._membership.change(HOSTS, self._name, stopping, HAND_OVER_SECONDS)
+        except EtcdError as fault:
+            self._announce(Notice("waiting", f"the other hosts do not hear of the stop before it: {fault}"))
+            return
+        while self._leads_for_others():
+            self._news.clear()
+            await self._news.wait()
+
+    def _leads_for_others(self) -> bool:
+        """Whether this host leads a group that another one could lead."""
+        cluster = self._membership.cluster
+        if cluster is None:
+            return False
+        able = cluster.able_to_lead
+        led = [group for group in cluster.groups.values() if group.primary == self._name]
+        return any(heir in able for group in led for heir in group.in_sync)
