@@ -4,15 +4,17 @@ import contextlib
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from shardmq.cmd.terminal.output import CommandFailed
-from shardmq.replication.etcd.background import BackgroundRegister
-from shardmq.replication.etcd.change import Edit
-from shardmq.replication.etcd.news import Failed, Listed, News, Stored
 from shardmq.replication.etcd.url import EtcdUrl, parse
 from shardmq.replication.etcd.values import BROKER, GROUPS, HOSTS, WISHES, Kind
 from shardmq.replication.planning.cluster import Cluster
+
+if TYPE_CHECKING:  # replicas' stores come along with these, which no list of commands needs
+    from shardmq.replication.etcd.background import BackgroundRegister
+    from shardmq.replication.etcd.change import Edit
+    from shardmq.replication.etcd.news import News
 
 ANSWER_SECONDS: Final = 5.0
 """For one reading or change."""
@@ -24,6 +26,8 @@ LOOK_SECONDS: Final = 0.25
 @contextlib.contextmanager
 def opened(url: str) -> "Iterator[BrokerRegister]":
     """The register of the broker that a URL of etcd names."""
+    from shardmq.replication.etcd.background import BackgroundRegister
+
     parsed = parse(url)
     register = BackgroundRegister(parsed, f"command-{secrets.token_hex(8)}")
     try:
@@ -40,7 +44,7 @@ class BrokerRegister:
         register: there.
     """
 
-    def __init__(self, url: EtcdUrl, register: BackgroundRegister) -> None:
+    def __init__(self, url: EtcdUrl, register: "BackgroundRegister") -> None:
         self._url = url
         self._register = register
 
@@ -51,6 +55,8 @@ class BrokerRegister:
             EtcdError: it does not answer.
             CommandFailed: it has no broker there.
         """
+        from shardmq.replication.etcd.news import Failed, Listed
+
         kinds: tuple[Kind[Any], ...] = (BROKER, HOSTS, GROUPS, WISHES)
         for kind in kinds:
             self._register.list(kind, ANSWER_SECONDS)
@@ -68,7 +74,7 @@ class BrokerRegister:
             )
         return Cluster(broker, found[HOSTS.folder], found[GROUPS.folder], found[WISHES.folder])
 
-    def change(self, kind: Kind[Any], name: str, edit: Edit[Any]) -> None:
+    def change(self, kind: Kind[Any], name: str, edit: "Edit[Any]") -> None:
         """Have a value be what it should be.
 
         Raises:
@@ -96,6 +102,8 @@ class BrokerRegister:
         return True
 
     def _await_stored(self) -> None:
+        from shardmq.replication.etcd.news import Failed, Stored
+
         while True:
             for news in self._next():
                 if isinstance(news, Failed):
@@ -103,6 +111,6 @@ class BrokerRegister:
                 if isinstance(news, Stored):
                     return
 
-    def _next(self) -> list[News]:
+    def _next(self) -> "list[News]":
         self._register.wait(ANSWER_SECONDS)
         return self._register.take()

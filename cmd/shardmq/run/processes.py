@@ -44,11 +44,29 @@ def security(keys: Path | None, name: str, insecure_bus: bool) -> "CurveKeys":
     return CurveKeys(keys, name, insecure_bus)
 
 
-@click.command()
+class ShardCommands(click.Group):
+    """Commands about shards of several hosts, beside the process: imported when one of them is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names."""
+        del ctx
+        return ["list", "transfer", "move", "elect"]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """One of them, imported now."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        from shardmq.cmd.hosts import shard
+
+        command = getattr(shard, f"shard_{cmd_name}")
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.command(cls=ShardCommands, invoke_without_command=True, subcommand_metavar="")
 @click.option(
     "--index",
     type=WholeNumber(0),
-    required=True,
     envvar="SHARDMQ_INDEX",
     show_envvar=True,
     help="Number of this shard, from 0.",
@@ -79,7 +97,7 @@ def security(keys: Path | None, name: str, insecure_bus: bool) -> "CurveKeys":
 @log_options
 def shard(
     *,
-    index: int,
+    index: int | None,
     data_dir: Path,
     listen: str | None,
     shards: tuple[str, ...],
@@ -91,6 +109,10 @@ def shard(
     log: LogOptions,
 ) -> None:
     """Run one shard: the owner of some queues and of their store."""
+    if click.get_current_context().invoked_subcommand is not None:
+        return
+    if index is None:
+        raise click.UsageError("--index is missing: the number of this shard, from 0")
     if listen is None:
         if index >= len(shards):
             raise click.UsageError(

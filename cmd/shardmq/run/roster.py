@@ -2,11 +2,11 @@
 
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shardmq.cmd.run.child import NO_VARIABLES, Child
+from shardmq.cmd.run.child import Child
 from shardmq.cmd.run.locks import client_host
 from shardmq.cmd.terminal.process_options import NO_MANAGEMENT, ManagementChoice, tls_words
 from shardmq.limits import MESSAGE_BYTES_MAX
@@ -152,7 +152,7 @@ class Place:
 
     to_others: tuple[str, ...]
     host: str = ""
-    variables: Mapping[str, str] = NO_VARIABLES
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 def front(options: BrokerOptions, place: Place, run_dir: Path, on_ready: Callable[[Child], None]) -> list[Child]:

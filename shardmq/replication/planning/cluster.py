@@ -52,8 +52,13 @@ class Cluster:
 
     @property
     def replicas_wanted(self) -> int:
-        """How many replicas each group is to have on the hosts that there are."""
-        return max(1, min(self.broker.replicas, len(self.usable)))
+        """How many replicas each group is to have on the hosts that there are.
+
+        A host that has replicas, and was not heard of yet, is one of them: what etcd says of groups may come before
+        what it says of hosts.
+        """
+        unheard = {name for group in self.groups.values() for name in group.replicas} - {*self.hosts}
+        return max(1, min(self.broker.replicas, len(self.usable) + len(unheard)))
 
     def loads(self) -> Counter[str]:
         """How many replicas each host has; every host is in it."""
@@ -82,8 +87,7 @@ class Cluster:
     def leaving(self, name: str) -> set[str]:
         """Replicas of a group that are to go: their hosts drain, or a move takes them away."""
         group = self.groups[name]
-        usable = self.usable
-        gone = {replica for replica in group.replicas if replica not in usable}
+        gone = {replica for replica in group.replicas if replica in self.hosts and self.hosts[replica].is_draining}
         if self.is_moving(name):
             gone.add(self.wishes[name].source)
         return gone

@@ -13,7 +13,8 @@ def evacuations(cluster: Cluster) -> list[Step]:
     leads = cluster.leads()
     steps: list[Step] = []
     for name, group in cluster.groups.items():
-        if not group.primary or cluster.leader(name) in able:
+        leader = cluster.leader(name)
+        if not group.primary or leader in able or leader not in cluster.hosts:
             continue
         heirs = [heir for heir in group.in_sync if heir in able and heir != group.primary]
         if heirs:

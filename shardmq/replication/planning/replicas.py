@@ -29,7 +29,11 @@ def new_groups(cluster: Cluster, new_incarnation: Callable[[], str]) -> list[Ste
     if not hosts or not {*cluster.broker.hosts} <= {*cluster.hosts}:
         return []
     steps: list[Step] = []
-    groups = {name: group for name, group in cluster.groups.items() if group.term or group.in_sync[0] in cluster.usable}
+    groups = {
+        name: group
+        for name, group in cluster.groups.items()
+        if group.term or group.in_sync[0] not in cluster.leaving(name)
+    }
     for name in group_names(cluster.broker):
         if name in groups:
             continue

@@ -204,3 +204,9 @@ def test_an_unclean_election_is_no_handing_over() -> None:
     model.wishes["shard-0"] = Wish(group.term, other, unclean="new")
     assert not model.cluster.is_open("shard-0")
     assert msgspec.structs.asdict(model.wishes["shard-0"])["unclean"] == "new"
+
+
+def test_a_replica_on_a_host_that_was_not_heard_of_stays() -> None:
+    model = broker_on("abc")
+    del model.hosts["b"]
+    assert model.plan() == 0
