@@ -73,7 +73,9 @@ def publish(channel: AmqpChannel, event: PublishesReceived) -> None:
         RequestError: no such exchange, not permitted, a property that makes no sense.
         AmqpError: not implemented, or no property list.
     """
-    is_traced = channel.client.state.firehose is not None  # what is traced goes no planned way
+    state = channel.client.state
+    state.traffic.sizes.noted += map(len, event.bodies)
+    is_traced = state.firehose is not None  # what is traced goes no planned way
     if event.methods is not None:
         publisher = channel.publisher
         if is_traced or not isinstance(publisher, ChannelPublisher):

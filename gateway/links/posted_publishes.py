@@ -1,7 +1,6 @@
 """Publishes that a shard has been sent, and what it says of them."""
 
 import time
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
 
@@ -9,7 +8,7 @@ from shardmq.bus.messages.shard import Confirmed, PublishRefusal
 from shardmq.errors import ReplyCode
 from shardmq.gateway.links.publish_plan import PlannedRun, SentBatch
 from shardmq.limits import PUBLISH_WINDOW_BYTES
-from shardmq.runtime.statistics.histograms import RECORD_BOUNDS, SizeHistogram, TimeHistogram
+from shardmq.runtime.statistics.histograms import TimeHistogram
 
 
 class PostedPublishes:
@@ -22,7 +21,6 @@ class PostedPublishes:
     Attributes:
         unconfirmed_bytes: handed to the shard, or about to be, without a confirm.
         relieved: called once when publishers need not wait any longer.
-        sizes: of messages that were confirmed; neighbours count with their mean.
         confirm_seconds: how long the shard took to confirm what it was sent, once for each record batch.
     """
 
@@ -35,7 +33,6 @@ class PostedPublishes:
         self._posted: deque[SentBatch | PlannedRun] = deque()
         self._refusals: dict[int, PublishRefusal] = {}
         self._sent_at: deque[tuple[int, int, float]] = deque()  # before each envelope, its last one, when it was sent
-        self.sizes = SizeHistogram()
         self.confirm_seconds = TimeHistogram()
 
     def on_refusal(self, message: PublishRefusal) -> None:
@@ -54,13 +51,9 @@ class PostedPublishes:
         posted, upto, refusals = self._posted, message.upto, self._refusals
         self._time(upto)
         self._settled = upto
-        sizes = self.sizes.counts
         while posted and posted[0].number <= upto:
             batch = posted.popleft()
-            size, count = batch.size, batch.count
-            self.unconfirmed_bytes -= size
-            self.sizes.bytes += size
-            sizes[bisect_left(RECORD_BOUNDS, size // count)] += count
+            self.unconfirmed_bytes -= batch.size
             if refusals:
                 self._settle(batch, refusals)
             else:

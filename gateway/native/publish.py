@@ -17,7 +17,7 @@ from shardmq.gateway.native.channel import NativeChannel
 from shardmq.gateway.state.time_slices import TimeSlice
 from shardmq.limits import MESSAGE_BYTES_MAX, PROPERTIES_BYTES_MAX, RECORD_BATCH_PROPERTIES_BYTES_MAX
 from shardmq.message import keyed_records
-from shardmq.message.record import Record, check, check_count, check_plain, properties_bytes, unpack
+from shardmq.message.record import BodySizes, Record, check, check_count, check_plain, properties_bytes, unpack
 from shardmq.message.record_batch import KEYED
 from shardmq.protocol.native.operations.basic import BasicPublish
 
@@ -27,7 +27,7 @@ SLICE_BYTES: Final = PROPERTIES_BYTES_MAX
 
 def publish(channel: NativeChannel, operation: BasicPublish) -> None:
     """Check a publish and send it on; what follows on its channel waits while it is checked in slices."""
-    outbox = channel.outbox
+    outbox, sizes = channel.outbox, channel.outbox.state.traffic.sizes
     if outbox.is_blocked:
         channel.block(operation)
         return
@@ -37,11 +37,11 @@ def publish(channel: NativeChannel, operation: BasicPublish) -> None:
     try:
         packed, count, bytes_max = operation.records, operation.count, outbox.message_bytes_max
         if count == 1 or len(packed) <= SLICE_BYTES:
-            records = check(packed, count, bytes_max)
-        elif check_plain(packed, count, bytes_max):
+            records = check(packed, count, bytes_max, sizes)
+        elif check_plain(packed, count, bytes_max, sizes):
             records = None
         else:
-            _check_in_slices(channel, operation, SlicedCheck(packed, count, bytes_max))
+            _check_in_slices(channel, operation, SlicedCheck(packed, count, bytes_max, sizes))
             return
     except RequestError as error:
         channel.publisher.refuse(operation.request, operation.request, error.code, error.text)
@@ -52,6 +52,7 @@ def publish(channel: NativeChannel, operation: BasicPublish) -> None:
 def _publish_keyed(channel: NativeChannel, operation: BasicPublish) -> None:
     """Check a publish whose messages have keys of their own, and send it on; what `publish` does for others."""
     packed, count, bytes_max = operation.records, operation.count, channel.outbox.message_bytes_max
+    sizes = channel.outbox.state.traffic.sizes
     try:
         if operation.routing_key:
             raise InvalidRequest(
@@ -63,9 +64,9 @@ def _publish_keyed(channel: NativeChannel, operation: BasicPublish) -> None:
             publish(channel, replace(operation, flags=flags, routing_key=key, records=record))
             return
         if len(packed) > SLICE_BYTES and not keyed_records.is_plain(packed, count):
-            _check_in_slices(channel, operation, SlicedCheck(packed, count, bytes_max, is_keyed=True))
+            _check_in_slices(channel, operation, SlicedCheck(packed, count, bytes_max, sizes, is_keyed=True))
             return
-        keys, records = keyed_records.check(packed, count, bytes_max)
+        keys, records = keyed_records.check(packed, count, bytes_max, sizes)
     except RequestError as error:
         channel.publisher.refuse(operation.request, operation.request, error.code, error.text)
         return
@@ -102,6 +103,7 @@ class SlicedCheck:
         records: the publisher's bytes.
         count: of how many records they are to be.
         bytes_max: of a body.
+        sizes: where those of bodies are noted; None for nowhere.
         is_keyed: whether each of them is to have a key.
 
     Attributes:
@@ -121,15 +123,23 @@ class SlicedCheck:
         "_pieces",
         "_place",
         "_properties_bytes",
+        "_sizes",
         "_unpacker",
         "keys",
     )
 
     def __init__(
-        self, records: bytes, count: int, bytes_max: int = MESSAGE_BYTES_MAX, *, is_keyed: bool = False
+        self,
+        records: bytes,
+        count: int,
+        bytes_max: int = MESSAGE_BYTES_MAX,
+        sizes: BodySizes | None = None,
+        *,
+        is_keyed: bool = False,
     ) -> None:
         check_count(count)
         self.keys: list[str] = []
+        self._sizes = sizes
         self._is_keyed = is_keyed
         self._packed = records
         self._count = count
@@ -163,11 +173,11 @@ class SlicedCheck:
             start, end, count = self._pieces.popleft()
             piece = self._packed[start:end]
             if self._is_keyed:
-                keys, records = keyed_records.check(piece, count, self._bytes_max)
+                keys, records = keyed_records.check(piece, count, self._bytes_max, self._sizes)
                 self.keys += keys
                 self._checked += records or [Record(None, b"")] * count
                 return
-            self._checked += check(piece, count, self._bytes_max) or unpack(piece, count)
+            self._checked += check(piece, count, self._bytes_max, self._sizes) or unpack(piece, count)
 
     def _measure(self) -> None:
         skip, tell = self._unpacker.skip, self._unpacker.tell

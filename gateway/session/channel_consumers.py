@@ -15,8 +15,7 @@ from shardmq.gateway.session.groups.consumers import GroupConsumers
 from shardmq.gateway.session.groups.subscription import Subscription
 from shardmq.gateway.session.prefetch import ChannelPrefetch
 from shardmq.limits import DELIVERY_CREDIT_SHARE
-from shardmq.message.record import cost
-from shardmq.message.record_batch import RecordBatch
+from shardmq.message.record_batch import RecordBatch, cost
 from shardmq.topology.entities import Queue
 
 TIMEOUT: Final = "x-consumer-timeout"

@@ -8,8 +8,7 @@ from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.messages.shard import Got
 from shardmq.gateway.links.consumer import Consumer
 from shardmq.gateway.session.client import Client
-from shardmq.message.record import cost
-from shardmq.message.record_batch import RecordBatch
+from shardmq.message.record_batch import RecordBatch, cost
 
 GETTERS_MAX: Final = 16
 """Queues that a channel got messages from by basic.get, and is known for to their shards; past it, those it holds

@@ -7,7 +7,7 @@ exchange ── a tally, by virtual host and name
 from typing import Final
 
 from shardmq.gateway.links.exchange_tally import ExchangeTally
-from shardmq.runtime.statistics.histograms import TimeHistogram
+from shardmq.runtime.statistics.histograms import SizeHistogram, TimeHistogram
 from shardmq.runtime.statistics.rates import add
 
 CHANNEL_COUNTS: Final = (
@@ -50,6 +50,7 @@ class Traffic:
         bytes_in: what connections sent that are closed.
         bytes_out: what they were sent.
         delivery_seconds: how long messages took from here to a client of this gateway or another: one each pass.
+        sizes: of the bodies of all that was published, whether a queue took it or not.
         loop_seconds: by how much ticks of the loop were late.
     """
 
@@ -60,6 +61,7 @@ class Traffic:
         self.bytes_in = self.bytes_out = 0
         self.delivery_seconds = TimeHistogram()
         self.loop_seconds = TimeHistogram()
+        self.sizes = SizeHistogram()
 
     def exchange(self, vhost: str, name: str) -> ExchangeTally:
         """The tally of an exchange."""

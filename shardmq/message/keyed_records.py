@@ -21,6 +21,7 @@ from shardmq.errors import ContentTooLarge, InvalidRequest
 from shardmq.limits import MESSAGE_BYTES_MAX, NAME_BYTES_MAX, PROPERTIES_BYTES_MAX, RECORD_BATCH_PROPERTIES_BYTES_MAX
 from shardmq.message.properties import Properties
 from shardmq.message.record import (
+    BodySizes,
     Record,
     check_count,
     deeper,
@@ -122,13 +123,16 @@ def apart(record: bytes) -> tuple[bytes, str]:
     return b"%b%b%b" % (_HEADER_WITHOUT, first, second), key
 
 
-def check(records: bytes, count: int, bytes_max: int = MESSAGE_BYTES_MAX) -> tuple[list[str], list[Record] | None]:
+def check(
+    records: bytes, count: int, bytes_max: int = MESSAGE_BYTES_MAX, sizes: BodySizes | None = None
+) -> tuple[list[str], list[Record] | None]:
     """Make sure that a publisher's bytes are `count` well-formed records with keys.
 
     Args:
         records: the bytes.
         count: how many records they should be.
         bytes_max: the largest body, in bytes.
+        sizes: where those of bodies are noted; None for nowhere.
 
     Returns:
         The keys; and the messages decoded, where one has properties.
@@ -145,7 +149,7 @@ def check(records: bytes, count: int, bytes_max: int = MESSAGE_BYTES_MAX) -> tup
         except msgspec.DecodeError:
             pass  # one has properties, or they are malformed
         else:
-            _check_bodies([body for _, body, _ in plain], len(records), bytes_max)
+            _check_bodies([len(body) for _, body, _ in plain], bytes_max, sizes)
             return _checked_keys([key for _, _, key in plain]), None
     if len(records) > PROPERTIES_BYTES_MAX:
         _check_properties(records, count)
@@ -153,7 +157,7 @@ def check(records: bytes, count: int, bytes_max: int = MESSAGE_BYTES_MAX) -> tup
         decoded = _decode_records(array)
     except (msgspec.DecodeError, RecursionError, ValueError, OverflowError) as error:
         raise malformed(records, count, error, _SHAPE) from error
-    _check_bodies([record.body for record in decoded], len(records), bytes_max)
+    _check_bodies([len(record.body) for record in decoded], bytes_max, sizes)
     keys = _checked_keys([record.key for record in decoded])
     return keys, [Record(record.properties, record.body) for record in decoded]
 
@@ -184,9 +188,12 @@ def _properties_sizes(records: bytes, count: int) -> list[int]:
         raise malformed(records, count, error, _SHAPE) from error
 
 
-def _check_bodies(bodies: list[bytes], size: int, bytes_max: int) -> None:
-    if size > bytes_max and (longest := max(map(len, bodies))) > bytes_max:
+def _check_bodies(found: list[int], bytes_max: int, sizes: BodySizes | None) -> None:
+    longest = max(found)
+    if longest > bytes_max:
         raise too_large(longest, bytes_max)
+    if sizes is not None:
+        sizes.noted += found
 
 
 def _checked_keys(keys: list[str]) -> list[str]:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal, InvalidOperation
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 import msgspec
 from msgspec.msgpack import Ext
@@ -27,7 +27,7 @@ from shardmq.limits import (
     RECORD_BATCH_RECORDS_MAX,
 )
 from shardmq.message.properties import RECURSION_MAX, Properties
-from shardmq.message.record_batch import DECIMAL, RecordBatch, record_ends
+from shardmq.message.record_batch import DECIMAL, record_ends
 
 ALONE_BYTES: Final = 1 << 20
 """A single record with more bytes is checked without a copy of it."""
@@ -238,7 +238,16 @@ def properties_bytes(records: bytes, count: int) -> int:
     return sum(_properties_sizes(records, count))
 
 
-def check_plain(records: bytes, count: int, bytes_max: int = MESSAGE_BYTES_MAX) -> bool:
+class BodySizes(Protocol):
+    """Where sizes of bodies are noted."""
+
+    noted: list[int]
+
+    def add(self, size: int, count: int) -> None:
+        """Note as many bodies of one size."""
+
+
+def check_plain(records: bytes, count: int, bytes_max: int = MESSAGE_BYTES_MAX, sizes: BodySizes | None = None) -> bool:
     """Check records as `check` does if they have no properties; returns False if one has, or they are malformed.
 
     Raises:
@@ -247,30 +256,31 @@ def check_plain(records: bytes, count: int, bytes_max: int = MESSAGE_BYTES_MAX) 
     """
     if not records.startswith(_PLAIN):
         return False
-    if are_alike(records, count):
-        _check_size_of_all(records, count, bytes_max)
+    size = alike_size(records, count)
+    if size is not None:
+        _note_alike(size, count, bytes_max, sizes)
         return True
     try:
-        _decode_plain(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))
+        plain = _decode_plain(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))
     except (msgspec.DecodeError, OverflowError):
         return False
     check_count(count)
     _check_sizes(records, count, bytes_max)
+    if sizes is not None:
+        sizes.noted += [len(body) for _, body in plain]
     return True
 
 
-def are_alike(records: bytes, count: int) -> bool:
-    """Whether these are `count` well-formed records without properties, with bodies of one size; told by their headers.
+def alike_size(records: bytes, count: int) -> int | None:
+    """The size of each body, where these are `count` well-formed records without properties, with bodies of one size.
 
     If every header says that the next one follows `size` bytes later, and it does, there is nothing else to check. It
     takes 3 ns a record; to decode them takes 50, and as much again for a copy and the garbage collector. Other records
     are most often told by the first two that differ.
     """
-    if not ALIKE_MIN <= count <= RECORD_BATCH_RECORDS_MAX:
-        return False
-    size, rest = divmod(len(records), count)
+    size, rest = divmod(len(records), count) if ALIKE_MIN <= count <= RECORD_BATCH_RECORDS_MAX else (0, 1)
     if rest:
-        return False
+        return None
     if size < 4 + (1 << 8):
         body, header = size - 4, b"\xc4"
     elif size < 5 + (1 << 16):
@@ -278,17 +288,20 @@ def are_alike(records: bytes, count: int) -> bool:
     else:
         body, header = size - 7, b"\xc6"
     if body < 0:
-        return False
+        return None
     header = _PLAIN + header + body.to_bytes((1, 2, 4)[header[0] - 0xC4], "big")
     if not records.startswith(header, size):  # the second one
-        return False
-    return all(records[place::size] == header[place : place + 1] * count for place in range(len(header)))
+        return None
+    is_alike = all(records[place::size] == header[place : place + 1] * count for place in range(len(header)))
+    return body if is_alike else None
 
 
-def _check_size_of_all(records: bytes, count: int, bytes_max: int) -> None:
-    """Make sure that bodies of one size are not over the limit."""
-    if len(records) // count > bytes_max:
-        _check_sizes(records, count, bytes_max)
+def _note_alike(size: int, count: int, bytes_max: int, sizes: BodySizes | None) -> None:
+    """Make sure that bodies of one size are not over the limit, and note them."""
+    if size > bytes_max:
+        raise too_large(size, bytes_max)
+    if sizes is not None:
+        sizes.add(size, count)
 
 
 def check_count(count: int) -> None:
@@ -306,7 +319,7 @@ def _check_sizes(records: bytes, count: int, bytes_max: int) -> None:
         return
     start = 0
     for end in record_ends(records, count):
-        if end - start > bytes_max and (size := _body_size(records[start:end])) > bytes_max:
+        if end - start > bytes_max and (size := len(_decode_one(records[start:end])[1])) > bytes_max:
             raise too_large(size, bytes_max)
         start = end
 
@@ -327,7 +340,9 @@ def too_large(size: int, bytes_max: int) -> ContentTooLarge:
     return ContentTooLarge(f"{too_large_text(size, bytes_max)} (--message-size-max of the broker)")
 
 
-def check(records: bytes, count: int, bytes_max: int = MESSAGE_BYTES_MAX) -> list[Record] | None:
+def check(
+    records: bytes, count: int, bytes_max: int = MESSAGE_BYTES_MAX, sizes: BodySizes | None = None
+) -> list[Record] | None:
     """Make sure that a publisher's bytes are `count` well-formed records, so that no other process has to check them.
 
     Decoding is the cheapest full check: 50 ns a record without properties. (It takes 70 with the decoder for all
@@ -338,6 +353,7 @@ def check(records: bytes, count: int, bytes_max: int = MESSAGE_BYTES_MAX) -> lis
         records: the bytes.
         count: how many records they should be.
         bytes_max: the largest body, in bytes.
+        sizes: where those of bodies are noted; None for nowhere.
 
     Returns:
         The records, if one has properties; None if none has.
@@ -348,28 +364,26 @@ def check(records: bytes, count: int, bytes_max: int = MESSAGE_BYTES_MAX) -> lis
     """
     check_count(count)
     if count == 1 and len(records) > ALONE_BYTES:
-        return _check_large(records, bytes_max)
-    decoded = None
-    if count >= ALIKE_MIN and are_alike(records, count):
-        _check_size_of_all(records, count, bytes_max)
+        return _check_large(records, bytes_max, sizes)
+    size = alike_size(records, count) if count >= ALIKE_MIN else None
+    if size is not None:
+        _note_alike(size, count, bytes_max, sizes)
         return None
+    decoded, found = None, list[int]()
     if not records.startswith(_PLAIN):
         decoded = _unpack_checked(records, count)
     else:
         try:
-            _decode_plain(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))
+            found = [len(body) for _, body in _decode_plain(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))]
         except msgspec.DecodeError:
             decoded = _unpack_checked(records, count)
     _check_sizes(records, count, bytes_max)
+    if sizes is not None:
+        sizes.noted += found if decoded is None else [len(record.body) for record in decoded]
     return decoded
 
 
-def _body_size(record: bytes) -> int:
-    _, body = _decode_one(record)
-    return len(body)
-
-
-def _check_large(records: bytes, bytes_max: int) -> list[Record] | None:
+def _check_large(records: bytes, bytes_max: int, sizes: BodySizes | None) -> list[Record] | None:
     """Check one record without a copy; the body of the record it returns is a view of `records`."""
     try:
         packed, body = _decode_one(records)
@@ -381,18 +395,6 @@ def _check_large(records: bytes, bytes_max: int) -> list[Record] | None:
         raise malformed(records, 1, error) from error
     if len(body) > bytes_max:
         raise too_large(len(body), bytes_max)
+    if sizes is not None:
+        sizes.noted.append(len(body))
     return None if properties is None else [Record(properties, cast(bytes, body))]
-
-
-def cost(batch: RecordBatch, overhead: int) -> int:
-    """The bytes that a batch takes of a consumer's window.
-
-    Args:
-        batch: what is delivered.
-        overhead: bytes that each message takes beside its record and names, where the protocol writes them for each; 0
-            where it writes them once.
-    """
-    size = len(batch.records)
-    if overhead:
-        size += batch.count * (overhead + len(batch.exchange) + len(batch.routing_key))
-    return size

@@ -107,3 +107,17 @@ def join(batches: Sequence[RecordBatch]) -> RecordBatch:
         head.priority,
         head.ttl_ms,
     )
+
+
+def cost(batch: RecordBatch, overhead: int) -> int:
+    """The bytes that a batch takes of a consumer's window.
+
+    Args:
+        batch: what is delivered.
+        overhead: bytes that each message takes beside its record and names, where the protocol writes them for each; 0
+            where it writes them once.
+    """
+    size = len(batch.records)
+    if overhead:
+        size += batch.count * (overhead + len(batch.exchange) + len(batch.routing_key))
+    return size

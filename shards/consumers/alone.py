@@ -1,7 +1,7 @@
 """A consumer that is alone with a plain queue, as most of many are: what has just come goes to it by a short way."""
 
 from shardmq.limits import NAME_BYTES_MAX
-from shardmq.message.record import cost
+from shardmq.message.record_batch import cost
 from shardmq.shards.consumers.ack_latency import ARMED
 from shardmq.shards.consumers.consumer import Consumer
 from shardmq.shards.consumers.serving import post_fresh

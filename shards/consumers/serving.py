@@ -7,8 +7,7 @@ from shardmq.bus.listener import Peer
 from shardmq.bus.messages.columns import COLUMN_ENTRIES_MAX, Deliveries
 from shardmq.bus.messages.shard import Delivered, Spent, Wanted
 from shardmq.limits import NAME_BYTES_MAX
-from shardmq.message.record import cost
-from shardmq.message.record_batch import RecordBatch
+from shardmq.message.record_batch import RecordBatch, cost
 from shardmq.shards.consumers.ack_latency import ARMED
 from shardmq.shards.consumers.consumer import Consumer
 from shardmq.shards.queues.delivery import Delivery

@@ -9,7 +9,7 @@ from shardmq.gateway.handlers.client_lists import ConnectionInfo
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.gateway.state.traffic import CHANNEL_COUNTS, CHURN
-from shardmq.runtime.statistics.histograms import SIZE_BOUNDS, SizeHistogram, TimeHistogram
+from shardmq.runtime.statistics.histograms import TimeHistogram
 from shardmq.runtime.statistics.rates import SAMPLE_SECONDS, Counts, Sample, add, named
 from shardmq.runtime.vitals import resources, vitals
 
@@ -203,12 +203,10 @@ class Flow:
         for (protocol, _), counts in sums.items():
             add(protocols.setdefault(protocol, [0] * len(CHANNEL_COUNTS)), counts)
         live = self._live()
-        confirms, sizes = TimeHistogram(), SizeHistogram()
+        confirms = TimeHistogram()
         for link in state.links:
             add(confirms.counts, link.confirms.confirm_seconds.counts)
             confirms.seconds += link.confirms.confirm_seconds.seconds
-            add(sizes.counts, link.confirms.sizes.counts)
-            sizes.bytes += link.confirms.sizes.bytes
         return {
             "protocols": {protocol: named(CHANNEL_COUNTS, counts) for protocol, counts in protocols.items()},
             "publishers": sum([counts[0] > 0 for *_, counts in live]),
@@ -219,5 +217,5 @@ class Flow:
             "confirm_seconds": confirms.table(),
             "delivery_seconds": traffic.delivery_seconds.table(),
             "loop_seconds": traffic.loop_seconds.table(),
-            "message_bytes": {**sizes.table(), "bounds": list(SIZE_BOUNDS)},
+            "message_bytes": traffic.sizes.table(),
         }

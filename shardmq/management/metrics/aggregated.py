@@ -144,11 +144,7 @@ def _write_global(out: Exposition, by_role: Mapping[str, Sequence[Row]]) -> None
     dead = [(of_process(row), row["dead_lettered"]) for row in by_role["shard"] if "dead_lettered" in row]
     text = "Messages dead-lettered, for whichever reason"
     out.family("global_messages_dead_lettered_confirmed_total", "counter", text, dead)
-    out.histogram(
-        "message_size_bytes",
-        "Sizes of messages with their properties; neighbours count with their mean, unroutable ones not at all",
-        _sizes(gateways),
-    )
+    out.histogram("message_size_bytes", "Sizes of bodies of all messages that were published", _sizes(gateways))
 
 
 def _sizes(gateways: Sequence[Row]) -> Iterable[tuple[dict[str, str], list[tuple[str, int]], int]]:

@@ -1,6 +1,7 @@
 """How long something took, or how large it was, how often."""
 
 from bisect import bisect_left
+from collections import Counter
 from typing import Any, Final
 
 POWERS: Final = 36
@@ -8,12 +9,6 @@ POWERS: Final = 36
 
 SIZE_BOUNDS: Final = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 50_000_000, 100_000_000)
 """Upper bounds of the buckets of message sizes, in bytes; RabbitMQ's."""
-
-FRAMING: Final = (4, 5, 5, 7, 7, 7, 7, 7, 7)
-"""Bytes around the body in the record of a message without properties, by bucket: two heads and the body's length."""
-
-RECORD_BOUNDS: Final = tuple(bound + around for bound, around in zip(SIZE_BOUNDS, FRAMING, strict=False))
-"""Of records, which are what is counted: to look into each for its body would cost each message."""
 
 
 class TimeHistogram:
@@ -42,25 +37,31 @@ class TimeHistogram:
 
 
 class SizeHistogram:
-    """Sizes of messages' bodies in RabbitMQ's buckets; properties, where a message has any, count with it.
+    """Sizes of messages' bodies in RabbitMQ's buckets; they are noted first, and counted many at a time.
 
     Attributes:
-        counts: by bucket; the last is for what is above all bounds.
-        bytes: of all records together.
+        noted: sizes that are not in `counts` yet: to append to it is all that a message costs where it is published.
     """
 
-    __slots__ = ("bytes", "counts")
+    __slots__ = ("_bytes", "_counts", "noted")
 
     def __init__(self) -> None:
-        self.counts = [0] * (len(SIZE_BOUNDS) + 1)
-        self.bytes = 0
+        self._counts = [0] * (len(SIZE_BOUNDS) + 1)
+        self._bytes = 0
+        self.noted: list[int] = []
 
     def add(self, size: int, count: int) -> None:
-        """Count `count` messages, whose records have `size` bytes together."""
-        self.counts[bisect_left(RECORD_BOUNDS, size // count)] += count
-        self.bytes += size
+        """Count `count` messages with bodies of `size` bytes each."""
+        self._counts[bisect_left(SIZE_BOUNDS, size)] += count
+        self._bytes += size * count
+
+    def settle(self) -> None:
+        """Count what was noted: some 30 ns a message where sizes come again, as they do."""
+        noted, self.noted = self.noted, []
+        for size, count in Counter(noted).items():
+            self.add(size, count)
 
     def table(self) -> dict[str, Any]:
-        """It as lists carry it: `counts` by bucket and `sum` in bytes, without what is around bodies."""
-        around = sum([count * each for count, each in zip(self.counts, FRAMING, strict=True)])
-        return {"counts": list(self.counts), "sum": max(0, self.bytes - around)}
+        """It as lists carry it: `counts` by bucket, the last for what is above all `bounds`, and `sum` in bytes."""
+        self.settle()
+        return {"counts": list(self._counts), "sum": self._bytes, "bounds": list(SIZE_BOUNDS)}

@@ -7,11 +7,13 @@ import urllib.request
 from collections.abc import Iterator
 from urllib.error import HTTPError
 
+import pika
 import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 import shardmq
+from shardmq import Properties
 from shardmq.cmd.run.broker import Broker
 from tests.house.tree import ROOT
 
@@ -218,3 +220,33 @@ def test_counters_go_on_when_who_was_counted_is_gone(busy: Broker) -> None:
     after = samples(scrape(busy, "/metrics"))
     assert [after[name] - before[name] for name in counters] == [1, 1, 1]
     assert after["rabbitmq_connections"] == before["rabbitmq_connections"]
+
+
+def test_sizes_are_those_of_bodies_whoever_publishes_them_and_whether_a_queue_takes_them(busy: Broker) -> None:
+    before = bodies(busy)
+    properties = Properties(headers={"long": "x" * 2000})
+    address = pika.ConnectionParameters(busy.host, busy.port)
+    with shardmq.connect(busy.url) as connection, pika.BlockingConnection(address) as amqp:
+        channel, other = connection.channel(), amqp.channel()
+        channel.queue_declare("sized")
+        channel.basic_publish("", "sized", b"x" * 100, properties)
+        with channel.publisher() as publisher:
+            for size in (0, 100, 101, 1000, 1001):  # neighbours
+                publisher.publish("", "nobody", b"x" * size)
+            for _ in range(60):
+                publisher.publish("", "sized", b"x" * 10_000)
+        other.confirm_delivery()
+        other.basic_publish("", "sized", b"x" * 20, pika.BasicProperties(headers={"long": "x" * 2000}))
+        other.basic_publish("", "nobody", b"x" * 2000)
+        channel.queue_delete("sized")
+    counts, total = bodies(busy)
+    assert [new - old for new, old in zip(counts, before[0], strict=True)] == [4, 6, 68, 68, 68, 68, 68, 68, 68]
+    assert total - before[1] == 100 + 0 + 100 + 101 + 1000 + 1001 + 60 * 10_000 + 20 + 2000
+
+
+def bodies(busy: Broker) -> tuple[list[float], float]:
+    """How many bodies are not above each bound, and how many bytes all have together."""
+    found = scrape(busy, "/metrics")["rabbitmq_message_size_bytes"].samples
+    counts = [sample.value for sample in found if sample.name.endswith("_bucket")]
+    (total,) = [sample.value for sample in found if sample.name.endswith("_sum")]
+    return counts, total
