@@ -5,10 +5,13 @@ from typing import Final
 
 import click
 
+from shardmq.cmd.run.hosts.options import host_names
+from shardmq.cmd.terminal.numbers import WholeNumber
 from shardmq.cmd.terminal.options import JSON, LIST
 from shardmq.cmd.terminal.output import CommandFailed, print_json
 from shardmq.cmd.terminal.rows import Column, RowChoice, extras
 from shardmq.cmd.terminal.tables import print_list
+from shardmq.cmd.terminal.values import counted
 
 KEYS_DIR: Final = click.option(
     "--dir",
@@ -59,6 +62,30 @@ def keys_create(*, names: tuple[str, ...], folder: Path, as_json: bool) -> None:
         return
     for name, (public, secret) in made.items():
         click.echo(f"Created keys of '{name}': {secret} stays with it; copy {public} to all it talks with")
+
+
+@keys.command("hosts", hidden=True)
+@click.argument("names", nargs=-1, required=True, metavar="HOST…", callback=host_names)
+@click.option("--shards", type=WholeNumber(1, 1024), default=4, show_default=True, help="Shards of the broker.")
+@click.option("--gateways", type=WholeNumber(1, 64), default=4, show_default=True, help="Gateways of each host.")
+@KEYS_DIR
+@JSON
+def keys_hosts(*, names: tuple[str, ...], shards: int, gateways: int, folder: Path, as_json: bool) -> None:
+    """Create keys of all processes of each HOST of a broker on several hosts, those that are missing.
+
+    DIR/HOST is the folder for that host, as `shardmq up --keys` takes it. To add a host, or shards, name all hosts
+    again, and copy the folders again.
+    """
+    from shardmq.cmd.run.hosts.keys import create_missing
+
+    processes = ["coordinator", *(f"shard-{index}" for index in range(shards))]
+    processes += [f"gateway-{index}" for index in range(gateways)]
+    made = create_missing(folder, names, processes)
+    if as_json:
+        print_json({"created": made, "folders": {name: str(folder / name) for name in names}})
+        return
+    folders = ", ".join(str(folder / name) for name in names)
+    click.echo(f"Created {counted(len(made), 'key pair')}; copy each folder to its host, as --keys: {folders}")
 
 
 @keys.command("list")

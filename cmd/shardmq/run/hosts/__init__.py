@@ -2,6 +2,7 @@
 
 options.py     The options of one host, and the addresses that follow from them.
 identity.py    Whose stores lie in a data directory: of which broker, and of which host.
+keys.py        Keys of all processes of several hosts.
 membership.py  This host in etcd: it makes the broker or joins it, says where it is, and hears of everything.
 planner.py     Carries out what is planned for replicas and leaders, on the host that leads the coordinator.
 roster.py      The processes of one host, with the command line of each.

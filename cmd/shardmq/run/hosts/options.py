@@ -92,11 +92,19 @@ def _host_name(_context: click.Context, _option: click.Parameter, name: str | No
     return name
 
 
-def _host_names(_context: click.Context, _option: click.Parameter, names: str | None) -> tuple[str, ...]:
-    listed = tuple(filter(None, (name.strip() for name in (names or "").split(","))))
-    for name in listed:
-        _host_name(_context, _option, name)
-    return listed
+def host_names(context: click.Context, option: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of hosts, each once.
+
+    Raises:
+        BadParameter: one of them is no name of a host.
+    """
+    for name in names:
+        _host_name(context, option, name)
+    return tuple(dict.fromkeys(names))
+
+
+def _listed_names(context: click.Context, option: click.Parameter, names: str | None) -> tuple[str, ...]:
+    return host_names(context, option, tuple(filter(None, (name.strip() for name in (names or "").split(",")))))
 
 
 def _etcd_url(_context: click.Context, _option: click.Parameter, url: str | None) -> str | None:
@@ -175,7 +183,7 @@ _HOST_OPTIONS: Final = (
     ),
     click.option(
         "--hosts",
-        callback=_host_names,
+        callback=_listed_names,
         metavar="NAME,…",
         envvar="SHARDMQ_HOSTS",
         show_envvar=True,

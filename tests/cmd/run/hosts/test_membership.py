@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +14,7 @@ from shardmq.cmd.main import run
 from shardmq.cmd.run.hosts.membership import Membership
 from shardmq.cmd.run.hosts.options import HostOptions
 from shardmq.cmd.run.hosts.planner import Planner
+from shardmq.cmd.run.invocation import command, environment
 from shardmq.cmd.terminal.exit_codes import EXIT_CONFIG
 from shardmq.errors import StartupRefused
 from shardmq.replication.planning.cluster import Cluster
@@ -225,12 +227,24 @@ def test_options_that_do_not_fit_are_refused(
     assert why in " ".join(capsysbinary.readouterr().err.decode().split())
 
 
-def test_a_data_directory_of_one_of_several_hosts_is_refused_without_join(
-    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
-) -> None:
+def test_a_data_directory_of_one_of_several_hosts_is_refused_without_join(tmp_path: Path) -> None:
     (tmp_path / "host.json").write_text('{"broker": "b", "host": "a"}')
     options = ("--data-dir", str(tmp_path), "--port", "0", "--management-port", "off")
-    assert run(("up", *options)) == EXIT_CONFIG
-    assert "belongs to host 'a' of a broker on several hosts; start it with --join" in (
-        " ".join(capsysbinary.readouterr().err.decode().split())
+    ended = subprocess.run(
+        command("up", *options), env=environment(), capture_output=True, text=True, timeout=30, check=False
     )
+    assert ended.returncode == EXIT_CONFIG
+    assert "belongs to host 'a' of a broker on several hosts; start it with --join" in ended.stderr
+
+
+def test_keys_of_hosts_are_folders_to_be_copied(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    words = ("--shards", "1", "--gateways", "1", "--dir", str(tmp_path))
+    assert run(("keys", "hosts", "a", "b", *words)) == 0
+    assert b"Created 6 key pairs; copy each folder to its host" in capsysbinary.readouterr().out
+    before = (tmp_path / "a" / "a.shard-0.key_secret").read_bytes()
+    assert run(("keys", "hosts", "a", "b", "c", *words, "--json")) == 0
+    assert json.loads(capsysbinary.readouterr().out)["created"] == ["c.coordinator", "c.shard-0", "c.gateway-0"]
+    assert (tmp_path / "a" / "a.shard-0.key_secret").read_bytes() == before
+    for host in "abc":
+        assert {path.name.split(".")[0] for path in (tmp_path / host).glob("*.key_secret")} == {host}
+        assert len([*(tmp_path / host / "allowed").iterdir()]) == 9
