@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import uvloop
 
 from shardmq.bus.curve import NO_KEYS, CurveKeys
+from shardmq.bus.dialer import Dialer
 from shardmq.errors import StartupRefused
 from shardmq.gateway.handlers.dead_letters import DeadLetterPublisher
 from shardmq.gateway.loop import GatewayLoop
@@ -36,7 +37,9 @@ READY_CHECK_SECONDS: Final = 0.01
 
 if TYPE_CHECKING:
     from shardmq.gateway.links.shard import ShardLink
+    from shardmq.gateway.state.primaries import PrimaryFinder
     from shardmq.gateway.tracing.exporter import SpanExporter
+    from shardmq.replication.directory import PrimaryDirectory
 
 _log = logging.getLogger(__name__)
 
@@ -56,6 +59,8 @@ class GatewayOptions:
         rss_bytes_max: resident memory above which publishers are blocked; None for the default.
         message_bytes_max: of a message's body.
         otlp_endpoint: URL of a receiver of spans; None for no spans.
+        join: URL of etcd, where a broker on several hosts is registered, which tells where coordinator and shards are;
+            "" for the addresses above.
     """
 
     name: str
@@ -68,6 +73,7 @@ class GatewayOptions:
     rss_bytes_max: int | None = None
     message_bytes_max: int = MESSAGE_BYTES_MAX
     otlp_endpoint: str | None = None
+    join: str = ""
 
 
 def run(options: GatewayOptions) -> None:
@@ -93,11 +99,14 @@ async def _serve(options: GatewayOptions) -> None:
 
     asyncio.get_running_loop().set_exception_handler(end_on_error)
     StopSignal.on_loop(asyncio.get_running_loop(), stop.set)
+    found = await _find(options.join, options.name, stop)
+    if stop.is_set():
+        return
     exporter, make_link = _tracing(options)
-    state = GatewayState(
-        options.name, options.coordinator, options.shards, options.security, options.rss_bytes_max, make_link
-    )
+    directory, shards = found or (None, options.shards)
+    state = GatewayState(options.name, options.coordinator, shards, options.security, options.rss_bytes_max, make_link)
     loop = GatewayLoop(state)
+    finder = None if directory is None else _finder(state, directory)
     DeadLetterPublisher(state)
     state.on_tick(WaitingReport(lambda: _missing(state)).look)
     state.on_tick(notify.Heartbeat(lambda: _wrong(state)).beat)
@@ -123,9 +132,43 @@ async def _serve(options: GatewayOptions) -> None:
         ticking.cancel()
         stopped.cancel()
         await asyncio.gather(ticking, stopped, return_exceptions=True)
+        if finder is not None:
+            finder.close()
         loop.close()
         if exporter is not None:
             exporter.close()
+
+
+async def _find(join: str, name: str, stop: asyncio.Event) -> "tuple[PrimaryDirectory, tuple[str, ...]] | None":
+    """Wait until the broker on several hosts is known, or this process is to stop; None where there is none.
+
+    Returns:
+        What knows the primaries, and an address for each shard that is still to be named.
+    """
+    if not join:
+        return None
+    from shardmq.gateway.state.primaries import find_broker  # brings along what a broker on one host does without
+
+    finding = asyncio.ensure_future(find_broker(join, name))
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait((finding, stopping), return_when=asyncio.FIRST_COMPLETED)
+    for task in (finding, stopping):
+        task.cancel()
+    outcomes = await asyncio.gather(finding, stopping, return_exceptions=True)
+    if isinstance(outcomes[0], asyncio.CancelledError):
+        return None
+    if isinstance(outcomes[0], BaseException):
+        raise outcomes[0]
+    directory, shards = outcomes[0]
+    if stop.is_set():
+        directory.close()
+    return directory, ("",) * shards
+
+
+def _finder(state: GatewayState, directory: "PrimaryDirectory") -> "PrimaryFinder":
+    from shardmq.gateway.state.primaries import PrimaryFinder
+
+    return PrimaryFinder(state, directory)
 
 
 def _tracing(options: GatewayOptions) -> "tuple[SpanExporter | None, Callable[..., ShardLink] | None]":
@@ -163,9 +206,13 @@ def _wrong(state: GatewayState) -> list[str]:
 def _missing(state: GatewayState) -> list[str]:
     """The processes that this gateway needs and has no link to."""
     away = [(number, link.dialer) for number, link in enumerate(state.links) if not link.is_open]
-    said = [f"shard {number} at {dialer.address}" for number, dialer in away]
+    said = [f"shard {number} {_where(dialer)}" for number, dialer in away]
     coordinator = state.coordinator.dialer
-    return said if coordinator.is_open else [f"the coordinator at {coordinator.address}", *said]
+    return said if coordinator.is_open else [f"the coordinator {_where(coordinator)}", *said]
+
+
+def _where(dialer: "Dialer[Any]") -> str:
+    return f"at {dialer.address}" if dialer.address else "(etcd names no primary that can be called)"
 
 
 def _ports(options: GatewayOptions) -> list[str]:

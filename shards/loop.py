@@ -114,8 +114,7 @@ class ShardLoop:
         dropped = self._load(contents)
         self._enrolment = Enrolment(self._state, store.file, store.identity)
         self._copies = StoreCopies(store, self._buffer.demand)
-        listener.reason_against = self._enrolment.reason_against
-        listener.is_early = self._enrolment.is_early
+        self._enrolment.guard(listener)
         self._administration = Administration(
             self._state, self._delays, self._dead_letters, self._reservations, self._enrolment, dropped
         )
@@ -354,6 +353,7 @@ class ShardLoop:
             self._state.say_gateways()
 
     def _lost(self, peer: Peer, _: LinkLost) -> None:
+        self._enrolment.lost(peer)
         self._copies.lost(peer)
         self._pulls.lost(peer)
         client = self._state.peers.pop(peer, None)
@@ -369,6 +369,8 @@ class ShardLoop:
             peer.post(Alarm(mark.resource, mark.is_on, mark.text))
 
     def _on_call(self, peer: Peer, call: Call[ShardRequest]) -> None:
+        if self._enrolment.superseded and peer in self._enrolment.superseded:
+            return
         self._handlers[type(call.message)](Responder(peer, call.request), call.message)
 
     def table(self) -> dict[str, Any]:

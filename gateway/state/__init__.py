@@ -8,6 +8,7 @@ memberships.py    Members of consumer groups, and their way to the coordinator.
 orders.py         What exists, in the order of lists, remembered.
 traffic.py        What clients did, counted where it happens, and kept when they leave.
 growth.py         Which connections hear that topics have got partitions.
+primaries.py      Where shards and coordinator are, in a broker on several hosts.
 alarms.py         Which alarms are on, and which connections they block.
 message_loans.py  Room for large messages: lent to connections, message by message, within one limit for each and one
                   for all.

@@ -2,7 +2,7 @@
 
 import socket
 import time
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from shardmq.bus.curve import Context
 from shardmq.bus.link import LinkLost, LinkOpened
@@ -33,6 +33,9 @@ from shardmq.runtime import notify
 from shardmq.runtime.vitals import vitals
 from shardmq.runtime.waiting import WaitingReport
 
+if TYPE_CHECKING:
+    from shardmq.replication.dialing import PrimaryDialing
+
 TICK_SECONDS: Final = 0.1
 """Time between two ticks of links and deadlines."""
 
@@ -54,6 +57,7 @@ class CoordinatorLoop:
         replicas: the gateways' copies of the topology.
         two_phase_commit: has shards prepare transactions and follow decisions.
         definitions: to be imported at the start; None for none.
+        dialing: keeps the links to shards at their primaries; None in a broker on one host.
     """
 
     def __init__(
@@ -64,7 +68,9 @@ class CoordinatorLoop:
         replicas: TopologyReplicas,
         two_phase_commit: TwoPhaseCommit,
         definitions: DefinitionFiles | None = None,
+        dialing: "PrimaryDialing | None" = None,
     ) -> None:
+        self._dialing = dialing
         self._state = state
         self._shards = state.shards
         self._sockets = sockets
@@ -87,6 +93,7 @@ class CoordinatorLoop:
     def serve(self) -> None:
         """Carry out passes until stopped: receive, decide, commit, answer."""
         links: list[Any] = [self._listener.socket, *(shard.dialer.socket for shard in self._shards)]
+        links += [] if self._dialing is None else [self._dialing.fileno()]
         spinning = Spinning(Poller([*links, self._woken.fileno()]))
         ticked_at = tick_at = say_at = 0.0
         more = False
@@ -95,7 +102,7 @@ class CoordinatorLoop:
                 for shard in self._shards:
                     shard.say_recorded()
             now = time.monotonic()
-            more = self._receive(now)
+            more = self._receive(now) or (self._dialing is not None and self._dialing.look(now))
             is_conversing = self._commands.is_conversing
             if now >= tick_at:
                 ticked_at = now
@@ -133,6 +140,8 @@ class CoordinatorLoop:
     def close(self) -> None:
         """Close the links and the store."""
         self._backup.close()
+        if self._dialing is not None:
+            self._dialing.close()
         self._listener.close()
         for shard in self._shards:
             shard.dialer.close()

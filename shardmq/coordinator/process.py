@@ -1,13 +1,15 @@
 """The coordinator process: options, start, signals, clean stop."""
 
 import logging
+import secrets
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from shardmq.bus.curve import NO_KEYS, Context, CurveKeys
+from shardmq.bus.curve import COORDINATOR, NO_KEYS, Context, CurveKeys, process_name
 from shardmq.bus.dialer import Dialer
 from shardmq.bus.listener import Listener
 from shardmq.bus.messages.coordinator import ToCoordinator
@@ -30,9 +32,17 @@ from shardmq.runtime.signals import StopSignal
 from shardmq.topology.changes import Change
 from shardmq.topology.topology import Topology
 
+if TYPE_CHECKING:
+    from shardmq.replication.dialing import PrimaryDialing
+    from shardmq.replication.directory import PrimaryDirectory
+
 RETURN_SECONDS: Final = 2.0
 """A restarted coordinator answers no command for so long. Running gateways connect again within 0.6 s; until then they
 route by their replica."""
+
+RETURN_SECONDS_FROM_HOSTS: Final = 3.0
+"""The same in a broker on several hosts, where a gateway may hear as late as after 1.5 s whom to call: where its member
+of etcd is frozen."""
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +58,9 @@ class CoordinatorOptions:
         boot_id: names this life of the broker; in another life, what is not durable is gone.
         security: of the bus, where it is TCP.
         definitions: a file of definitions, or a folder of them, imported at the start; None for none.
+        join: URL of etcd, where a broker on several hosts is registered, which tells where the shards are; "" for the
+            addresses above.
+        host_name: of this host in such a broker.
     """
 
     data_dir: Path
@@ -56,6 +69,8 @@ class CoordinatorOptions:
     boot_id: str
     security: CurveKeys = NO_KEYS
     definitions: Path | None = None
+    join: str = ""
+    host_name: str = ""
 
 
 def run(options: CoordinatorOptions) -> None:
@@ -93,24 +108,47 @@ def build(options: CoordinatorOptions, clock: SteadyClock | None = None) -> Coor
         opened.callback(store.close)
         sockets = context(options.security)
         opened.callback(sockets.destroy, linger=0)
-        coordinator = _put_together(options, store, sockets, clock)
+        directory = _directory(options)
+        if directory is not None:
+            opened.callback(directory.close)
+        coordinator = _put_together(options, store, sockets, clock, directory)
         opened.pop_all()
     return coordinator
 
 
+def _directory(options: CoordinatorOptions) -> "PrimaryDirectory | None":
+    """What knows where the shards' primaries are; None in a broker on one host.
+
+    Raises:
+        InvalidUrl: the URL of etcd cannot be read, or a file that it names not be used.
+    """
+    if not options.join:
+        return None
+    from shardmq.replication.directory import PrimaryDirectory  # a broker on one host does without all of it
+    from shardmq.replication.etcd.background import BackgroundRegister
+    from shardmq.replication.etcd.url import parse
+
+    name = process_name(options.host_name, COORDINATOR)
+    directory = PrimaryDirectory(BackgroundRegister(parse(options.join), f"{name}.{secrets.token_hex(8)}"))
+    directory.wait_for_broker()
+    return directory
+
+
 def _put_together(
-    options: CoordinatorOptions, store: Store, sockets: Context, clock: SteadyClock | None
+    options: CoordinatorOptions,
+    store: Store,
+    sockets: Context,
+    clock: SteadyClock | None,
+    directory: "PrimaryDirectory | None",
 ) -> CoordinatorLoop:
     files = None if options.definitions is None else read_files(options.definitions)
-    stored = store.load(len(options.shards))
+    addresses = options.shards if directory is None else ("",) * directory.wait_for_broker().shards
+    stored = store.load(len(addresses))
     topology = _topology(store, stored)
-    listener: Listener[ToCoordinator] = Listener(sockets, options.listen, "coordinator", "coordinator", ToCoordinator)
-    members = Members(stored.identity, store.write_members)
-    shards: list[ShardLink] = []
-    for number, address in enumerate(options.shards):
-        peer = f"shard-{number}"
-        dialer: Dialer[FromShard] = Dialer(sockets, address, "coordinator", "coordinator", FromShard, peer)
-        shards.append(ShardLink(number, dialer, members))
+    name = process_name(options.host_name, COORDINATOR)
+    listener: Listener[ToCoordinator] = Listener(sockets, options.listen, COORDINATOR, name, ToCoordinator)
+    members = Members(stored.identity, store.write_members, is_one_of_several=directory is not None)
+    shards = [_shard(sockets, name, number, address, members) for number, address in enumerate(addresses)]
     for queue in topology.queues.values():
         shards[queue.shard].add(topology.policies.given(queue))
     for shard in shards:
@@ -120,11 +158,27 @@ def _put_together(
             shards[number].drop(queue_id)
     clock = clock or SteadyClock.resumed(stored.transactions.clock)
     transactions = TransactionState(topology, store, clock, stored.transactions.next_number)
-    silent_until = time.monotonic() + RETURN_SECONDS if stored.is_restart else 0.0
+    return_seconds = RETURN_SECONDS if directory is None else RETURN_SECONDS_FROM_HOSTS
+    silent_until = time.monotonic() + return_seconds if stored.is_restart else 0.0
     state = CoordinatorState(stored.identity, topology, store, shards, transactions, silent_until)
-    replicas = TopologyReplicas(topology, options.shards, stored.identity)
+    replicas = TopologyReplicas(topology, addresses, stored.identity)
     two_phase_commit = TwoPhaseCommit(shards, stored.transactions.decisions)
-    return CoordinatorLoop(state, sockets, listener, replicas, two_phase_commit, files)
+    return CoordinatorLoop(state, sockets, listener, replicas, two_phase_commit, files, _dialing(directory, shards))
+
+
+def _shard(sockets: Context, name: str, number: int, address: str, members: Members) -> ShardLink:
+    peer = f"shard-{number}"
+    dialer: Dialer[FromShard] = Dialer(sockets, address, COORDINATOR, name, FromShard, peer)
+    return ShardLink(number, dialer, members)
+
+
+def _dialing(directory: "PrimaryDirectory | None", shards: Sequence[ShardLink]) -> "PrimaryDialing | None":
+    """What keeps the links at the shards' primaries."""
+    if directory is None:
+        return None
+    from shardmq.replication.dialing import PrimaryDialing
+
+    return PrimaryDialing(directory, {shard.name: shard.dialer for shard in shards})
 
 
 def _topology(store: Store, stored: StoredState) -> Topology:

@@ -1,8 +1,10 @@
 """Several hosts: replica groups, with etcd as the one authority on who is what.
 
-core/      One replica of a group without I/O: elections, records and releases, rejoin, join, transfer.
-etcd/      Clients of etcd, and the register of brokers, hosts and groups kept there.
-links/     The replicas' links with one another, on the bus.
-planning/  Which hosts have which replicas, and which of them lead: pure functions.
-store/     What lies in a replica's store, and what moves between stores.
+core/         One replica of a group without I/O: elections, records and releases, rejoin, join, transfer.
+etcd/         Clients of etcd, and the register of brokers, hosts and groups kept there.
+links/        The replicas' links with one another, on the bus.
+planning/     Which hosts have which replicas, and which of them lead: pure functions.
+store/        What lies in a replica's store, and what moves between stores.
+directory.py  Who is primary of each group, and at which address.
+dialing.py    Sends a process's links to where the primaries are.
 """

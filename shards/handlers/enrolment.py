@@ -10,6 +10,9 @@ A gateway tells in its Hello which broker's it is, and by which coordinator's to
 session for one of another broker, nor for one that knows a newer coordinator than itself: that coordinator may be one
 which the shard would refuse. So nothing is delivered from a store that was not recognised, and a shard that restarts
 while the coordinator is away serves the gateways that it knows.
+
+Where several hosts have coordinators, one that was superseded may not have heard of it: it was frozen, or what it said
+was long on the way. With the enrolment by a newer one, the sessions of others end, and nothing of them is heard.
 """
 
 from collections.abc import Callable
@@ -17,7 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
-from shardmq.bus.listener import Peer, Responder
+from shardmq.bus.listener import Listener, Peer, Responder
 from shardmq.bus.messages.base import Hello
 from shardmq.bus.messages.stores import Enroll, Expel, Identity
 from shardmq.errors import ReplyCode, StoreRefused
@@ -33,20 +36,30 @@ class Enrolment:
         state: the queues.
         file: the store's, for errors.
         identity: as it is in the store.
+
+    Attributes:
+        superseded: coordinators of which nothing is heard any more.
     """
 
     def __init__(self, state: ShardState, file: object, identity: StoreIdentity) -> None:
         self._state = state
         self._file = file
         self.identity = identity
+        self.superseded: set[Peer] = set()
+        self._end: Callable[[Peer, str], None] = lambda _peer, _reason: None
         self.handlers: Final[dict[type, Callable[[Any, Any], None]]] = {Enroll: self._enroll, Expel: self._expel}
+
+    def guard(self, listener: Listener[Any]) -> None:
+        """Have a listener open sessions with those alone who are to be heard."""
+        listener.reason_against = self.reason_against
+        listener.is_early = self.is_early
+        self._end = listener.end
 
     def opened(self, peer: Peer) -> None:
         """A session is open: the coordinator is told what is here."""
         if peer.role != COORDINATOR:
             return
         mine, unrecorded = self.identity, self._state.unrecorded
-        unrecorded.begin_session()
         queues = [
             (declared.id, declared.vhost, declared.name)
             for hosted in self._state.queues.values()
@@ -81,10 +94,24 @@ class Enrolment:
         elif message.generation < mine.generation:
             text = f"shard {mine.shard} has heard of coordinator generation {mine.generation}"
             responder.refuse(ReplyCode.PRECONDITION_FAILED, text)
+            self.superseded.add(responder.peer)
         else:
+            self._supersede(responder.peer, message.generation)
+            self._state.unrecorded.begin_session()  # not before: a superseded one that calls again tells of no queues
             if (message.broker, message.generation) != (mine.broker, mine.generation):
                 self._become(broker=message.broker, generation=message.generation)
             responder.answer(None)
+
+    def lost(self, peer: Peer) -> None:
+        """A session is over."""
+        self.superseded.discard(peer)
+
+    def _supersede(self, newest: Peer, generation: int) -> None:
+        """End the sessions of all coordinators but the newest."""
+        for peer in self._state.peers:
+            if peer.role == COORDINATOR and peer is not newest:
+                self.superseded.add(peer)
+                self._end(peer, f"coordinator generation {generation} has enrolled this shard")
 
     def _expel(self, _peer: Peer, message: Expel) -> None:
         raise StoreRefused(f"{self._file}: {message.text}")

@@ -137,6 +137,8 @@ class Administration:
         self._record(self._state.unrecorded.take(self._state.buffer.named))
 
     def _recorded(self, peer: Peer, message: Recorded) -> None:
+        if peer in self._enrolment.superseded:
+            return
         state = self._state
         for number in state.unrecorded.take_lost():
             if number in state.queues:

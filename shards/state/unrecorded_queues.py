@@ -31,7 +31,7 @@ class UnrecordedQueues:
         self._queues[queue.id] = queue
 
     def begin_session(self) -> None:
-        """Note that a coordinator has called: it is about to tell which queues there are."""
+        """Note that a coordinator has enrolled the shard: it is about to tell which queues there are."""
         self._untold = set(self._queues)
 
     def told(self, number: int) -> None:

@@ -56,6 +56,7 @@ class ZmqDealer:
         self.more = False
         self.complaint = ""  # libzmq does not tell
         self.is_connected = True
+        self._was_connected = False
         self._context = context
         self._address = address
         self._identity = identity
@@ -109,7 +110,8 @@ class ZmqDealer:
 
     def took_up(self) -> bool:
         """Whether a connection was made since the last call of this."""
-        return False  # libzmq does not tell
+        was_connected, self._was_connected = self._was_connected, self.is_connected
+        return self.is_connected and not was_connected
 
     def redial(self, now: float) -> None:
         """Connect again, where nothing is connected or has become of it."""
@@ -142,6 +144,7 @@ class ZmqDealer:
         self.zmq_socket.connect(self._address)
 
     def _disconnect(self) -> None:
+        self._was_connected = False
         if self._address:
             with contextlib.suppress(zmq.ZMQError):  # ENOENT: ZeroMQ has given it up already
                 self.zmq_socket.disconnect(self._address)

@@ -19,7 +19,7 @@ from shardmq.bus.messages.shard import AssignQueue, DropQueue, FromShard, OutOfS
 from shardmq.bus.messages.stores import ChangeWatermarks, Copy, Copying, Enroll, Expel, Hold, Identity, Recorded
 from shardmq.bus.messages.transactions import FollowDecision, Prepare
 from shardmq.coordinator.rules.shard_identity import ExpectedQueues, Members, ShardRefused
-from shardmq.errors import RequestError, StartupRefused, Unavailable, request_error
+from shardmq.errors import RequestError, Unavailable, request_error
 from shardmq.topology.entities import Queue
 
 OnDone = Callable[[RequestError | None], None]
@@ -280,17 +280,18 @@ class ShardLink:
             _log.error("%s is refused: %s", self.name, refused)
             self.dialer.post(Expel(str(refused)))
             return
+        if not generation:
+            return
         self._is_enrolled = True
         self._ask(Enroll(self._members.broker, generation), self._on_enrolled)
         self._tell_all()
 
     def _on_enrolled(self, error: RequestError | None) -> None:
-        if error is not None:
-            raise StartupRefused(
-                f"{self.dialer.address}: {error.text}; this coordinator is of broker "
-                f"{self._members.broker}, generation {self._members.generation}"
-            )
-        self._members.heard(self._number)
+        if error is None:
+            self._members.heard(self._number)
+            return
+        self._is_enrolled = False
+        self._members.refused(self.dialer.address, error.text)
 
     def _tell_all(self) -> None:
         for queue in self._queues.values():

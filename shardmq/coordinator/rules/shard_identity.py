@@ -11,6 +11,7 @@ with a generation that nobody had before. Queue ids begin with the generation: n
 restored.
 """
 
+import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -29,6 +30,9 @@ the ids of the next one, clients would have to declare 4,096 queues in every mil
 
 ADOPT: Final = "or stop everything and run `shardmq store adopt DATA_DIR`, which rebuilds it from what the shards have"
 LOST: Final = "if there is none, stop everything and run `shardmq store adopt DATA_DIR`, which goes on without"
+
+
+_log = logging.getLogger(__name__)
 
 
 class Member(msgspec.Struct, array_like=True, frozen=True):
@@ -111,12 +115,20 @@ class Members:
     Args:
         identity: what the coordinator knew when it started.
         write: writes all members to disk.
+        is_one_of_several: whether other hosts have coordinators. One that was elected since is met at the shards then,
+            before this one hears of it, and is no sign of an old store.
     """
 
-    def __init__(self, identity: BrokerIdentity, write: Callable[[Mapping[int, Member]], None]) -> None:
+    def __init__(
+        self,
+        identity: BrokerIdentity,
+        write: Callable[[Mapping[int, Member]], None],
+        is_one_of_several: bool = False,
+    ) -> None:
         self._identity = identity
         self._members = dict(identity.members)
         self._write = write
+        self._is_one_of_several = is_one_of_several
 
     @property
     def broker(self) -> str:
@@ -129,12 +141,15 @@ class Members:
         return self._identity.generation
 
     def enroll(self, shard: int, said: Identity, known: ExpectedQueues) -> int:
-        """Accept a shard; returns the generation it is to be told.
+        """Accept a shard; returns the generation it is to be told, 0 where another host's coordinator is newer.
 
         Raises:
             StartupRefused: the coordinator's store is not the newest, or the shards' addresses are in another order.
             ShardRefused: the shard's store is not the one that belongs there.
         """
+        if self._is_one_of_several and said.broker == self.broker and said.generation > self.generation:
+            _log.warning("shard %d has heard of a newer coordinator, generation %d", shard, said.generation)
+            return 0
         judge(self._identity, self._members, shard, said, known)
         heard = said.generation if said.broker else 0
         self._put(shard, Member(said.store, self.generation, heard))
@@ -143,6 +158,17 @@ class Members:
     def heard(self, shard: int) -> None:
         """Note that a shard has recorded the generation."""
         self._put(shard, msgspec.structs.replace(self._members[shard], heard=self.generation))
+
+    def refused(self, address: str, text: str) -> None:
+        """Take in that a shard refuses to be enrolled: another host's coordinator is newer, or something is wrong.
+
+        Raises:
+            StartupRefused: no other host has a coordinator.
+        """
+        refusal = f"{address}: {text}; this coordinator is of broker {self.broker}, generation {self.generation}"
+        if not self._is_one_of_several:
+            raise StartupRefused(refusal)
+        _log.warning("%s", refusal)
 
     def _put(self, shard: int, member: Member) -> None:
         if self._members.get(shard) != member:

@@ -1,18 +1,20 @@
 """Whom a shard gives a session, and which queues it takes."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from shardmq.bus.dialer import Dialer
-from shardmq.bus.link import LinkOpened
-from shardmq.bus.messages.base import Call, Refusal
-from shardmq.bus.messages.shard import AssignQueue, FromShard
+from shardmq.bus.link import LinkLost, LinkOpened
+from shardmq.bus.messages.base import Answer, Call, Inspect, Refusal
+from shardmq.bus.messages.shard import AssignQueue, DropQueue, FromShard
+from shardmq.bus.messages.stores import Enroll, Identity, Recorded
 from shardmq.bus.poller import Poller
 from shardmq.topology.entities import Queue
-from tests.shards.driver import BROKER, PATIENCE_SECONDS, Shard, enroll
+from tests.shards.driver import BROKER, HEARD, PATIENCE_SECONDS, Shard, enroll
 
 QUEUE = Queue("/", "q", 1, 0)
 
@@ -67,3 +69,97 @@ def test_an_id_that_is_another_queues_here_is_refused_and_nothing_is_taken(shard
     assert shard.queue()["name"] == "q"
     with pytest.raises(StopIteration):
         shard.queue(9)
+
+
+class Coordinator:
+    """A coordinator of one of several hosts, as far as a shard can tell; it says of itself what the test wants."""
+
+    def __init__(self, shard: Shard, host: str) -> None:
+        self.dialer: Dialer[Any] = Dialer(shard.context, shard.address, "coordinator", f"{host}.coordinator", HEARD)
+        self.heard: list[Any] = []
+        self._requests = 0
+        self.until(lambda: any(isinstance(event, Identity) for event in self.heard))
+
+    def until(self, holds: Callable[[], object]) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not holds():
+            assert time.monotonic() < deadline, self.heard
+            Poller([self.dialer.socket]).wait(0.01)
+            self.heard += [*self.dialer.tick(time.monotonic()), *self.dialer.receive()]
+
+    def tell(self, message: Any) -> None:
+        self.dialer.post(message)
+        assert self.dialer.flush()
+
+    def ask(self, request: Any) -> Answer[Any] | Refusal:
+        self._requests += 1
+        self.tell(Call(self._requests, request))
+        return self.expect_answer()
+
+    def expect_answer(self) -> Answer[Any] | Refusal:
+        def found() -> list[Any]:
+            kinds = Answer, Refusal
+            return [event for event in self.heard if isinstance(event, kinds) and event.request == self._requests]
+
+        self.until(found)
+        return found()[0]  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def coordinators(shard: Shard) -> Iterator[Callable[[str], Coordinator]]:
+    made: list[Coordinator] = []
+
+    def make(host: str) -> Coordinator:
+        made.append(Coordinator(shard, host))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.dialer.close()
+
+
+NEW = Queue("/", "new", 9, 0)
+
+
+def test_a_newer_coordinator_ends_the_session_of_another_host_s(
+    shard: Shard, coordinators: Callable[[str], Coordinator]
+) -> None:
+    old = coordinators("a")
+    assert isinstance(old.ask(Enroll(BROKER, 2)), Answer)
+    new = coordinators("b")
+    assert old.dialer.is_open
+    assert isinstance(new.ask(Enroll(BROKER, 3)), Answer)
+    old.until(lambda: any(isinstance(event, LinkLost) for event in old.heard))
+    [lost] = [event for event in old.heard if isinstance(event, LinkLost)]
+    assert "coordinator generation 3 has enrolled this shard" in lost.reason
+    assert isinstance(new.ask(AssignQueue([NEW])), Answer)
+    assert shard.queue(9)["name"] == "new"
+
+
+def test_what_a_coordinator_says_that_was_refused_is_not_heard(
+    shard: Shard, coordinators: Callable[[str], Coordinator]
+) -> None:
+    new, old = coordinators("b"), coordinators("a")
+    assert isinstance(new.ask(Enroll(BROKER, 3)), Answer)
+    old.until(lambda: not old.dialer.is_open)
+    old.heard.clear()
+    old.until(lambda: any(isinstance(event, Identity) for event in old.heard))  # it has called again
+    assert isinstance(old.ask(Enroll(BROKER, 2)), Refusal)
+    old.tell(Call(77, AssignQueue([NEW])))
+    old.tell(Call(78, DropQueue(1)))
+    assert isinstance(new.ask(AssignQueue([Queue("/", "newest", 10, 0)])), Answer)
+    assert [table["name"] for table in shard.ask(Call(2, Inspect()))["queues"]] == ["q", "newest"]
+    assert not [event for event in old.heard if isinstance(event, Answer) and event.request in (77, 78)]
+
+
+def test_a_superseded_coordinator_that_calls_again_takes_no_new_queue_away(
+    shard: Shard, coordinators: Callable[[str], Coordinator]
+) -> None:
+    """A queue that is not recorded yet is lost with the coordinator that told of it, unless the next one knows it."""
+    new = coordinators("b")
+    assert isinstance(new.ask(Enroll(BROKER, 3)), Answer)
+    assert isinstance(new.ask(AssignQueue([NEW])), Answer)
+    coordinators("a")
+    new.tell(Recorded(9))
+    assert isinstance(new.ask(AssignQueue([Queue("/", "newest", 10, 0)])), Answer)
+    assert shard.queue(9)["name"] == "new"

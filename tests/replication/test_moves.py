@@ -1,0 +1,167 @@
+"""Shards and the coordinator move between hosts under clients that go on: gateways find them by etcd."""
+
+import itertools
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import shardmq
+from shardmq import errors
+from shardmq.cmd.bench.compare.rabbitmq import Absent
+from tests.e2e.traffic import bodies, shard_of
+from tests.faults.ledgers import Client, Consumer, Ledger, Publisher
+from tests.hosts.members import Etcd
+from tests.running import without
+
+from .moving import MovingBroker, until
+
+
+@pytest.fixture(scope="module")
+def etcd() -> Iterator[Etcd]:
+    try:
+        with Etcd(size=1) as etcd:
+            yield etcd
+    except Absent as reason:
+        without(reason)
+
+
+@pytest.fixture(scope="module")
+def moving(etcd: Etcd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MovingBroker]:
+    with MovingBroker(tmp_path_factory.mktemp("moving"), etcd.url, "moving") as broker:
+        yield broker
+
+
+@pytest.fixture
+def connection(moving: MovingBroker) -> Iterator[shardmq.Connection]:
+    with shardmq.connect(moving.url, timeout=30) as connection:
+        yield connection
+
+
+def queue_on(connection: shardmq.Connection, shard: str, prefix: str) -> str:
+    """A durable queue on a shard."""
+    channel = connection.channel()
+    for number in range(64):
+        name = channel.queue_declare(f"{prefix}-{number}", durable=True).queue
+        if shard_of(connection, name) == shard:
+            return name
+    raise AssertionError(f"no queue of 64 is on {shard}")
+
+
+def confirm_more(ledger: Ledger, count: int = 300) -> None:
+    """Wait until so many more are confirmed."""
+    end = len(ledger.confirmed) + count
+    until(lambda: len(ledger.confirmed) >= end)
+
+
+def test_nothing_that_was_confirmed_is_lost_while_everything_moves(
+    moving: MovingBroker, connection: shardmq.Connection
+) -> None:
+    ledger = Ledger()
+    channel = connection.channel()
+    channel.exchange_declare("all", "fanout", durable=True)
+    queue = queue_on(connection, "shard-0", "moved")
+    channel.queue_bind(queue, "all")
+    publishers = [Publisher(moving.url_of(host), ledger, f"p-{host}", "all") for host in "ab"]
+    clients: list[Client] = [*publishers, Consumer(moving.url_of("b"), ledger, "c", queue)]
+    for client in clients:
+        client.start()
+    for group in ("shard-0", "coordinator", "shard-0", "shard-1"):
+        confirm_more(ledger)
+        deposed = moving.move(group)
+        confirm_more(ledger)
+        deposed.send_signal(signal.SIGCONT)
+    confirm_more(ledger)
+    for publisher in publishers:
+        publisher.stopping.set()
+        publisher.join(20)
+    until(lambda: ledger.confirmed <= ledger.received.keys())
+    for client in clients:
+        client.stopping.set()
+        client.join(20)
+        assert client.crash is None
+    assert not ledger.unknown, ledger.verdict()
+    assert not ledger.unmarked_copies, ledger.verdict()
+
+
+def test_what_a_deposed_primary_still_stores_was_never_confirmed(
+    moving: MovingBroker, connection: shardmq.Connection
+) -> None:
+    channel = connection.channel()
+    queue = queue_on(connection, "shard-1", "deposed")
+    channel.basic_publish("", queue, b"before")
+    refused: list[Exception] = []
+
+    def publish() -> None:
+        try:
+            channel.basic_publish("", queue, b"to the frozen one")
+        except errors.RequestError as error:
+            refused.append(error)
+
+    frozen = moving.freeze(moving.leads["shard-1"], "shard-1")
+    publishing = threading.Thread(target=publish)
+    publishing.start()
+    moving.take_over("shard-1")
+    publishing.join(20)
+    assert [str(error) for error in refused]
+    assert "publish again" in str(refused[0])
+    frozen.send_signal(signal.SIGCONT)
+    until(lambda: publishes(channel, queue, b"after"))
+    assert bodies(channel, queue) == [b"before", b"after"]
+
+
+def publishes(channel: shardmq.Channel, queue: str, body: bytes) -> bool:
+    try:
+        channel.basic_publish("", queue, body)
+    except errors.RequestError:
+        return False
+    return True
+
+
+def test_what_lives_with_its_clients_outlives_the_coordinators_move(
+    moving: MovingBroker, connection: shardmq.Connection
+) -> None:
+    """The one before was asked for a queue when it froze, and does not know that another one has answered."""
+    channel, own = connection.channel(), connection.channel()
+    exclusive = own.queue_declare(exclusive=True).queue
+    messages = own.consume(exclusive, auto_ack=True, inactivity_timeout=10)
+    channel.queue_declare("transient")
+    channel.topic_declare("moves", 4)
+    with shardmq.connect(moving.url_of("b")) as other:
+        members = [each.channel().group_consumer("moves", "g") for each in (connection, other)]
+
+        def shares() -> list[set[int]]:
+            for member in members:
+                member.poll(0)
+            return [set(member.offsets) for member in members]
+
+        until(lambda: [len(share) for share in shares()] == [2, 2])
+        before = shares()
+        frozen = moving.freeze(moving.leads["coordinator"], "coordinator")
+        declaring = threading.Thread(target=lambda: channel.queue_declare("asked of both", durable=True))
+        declaring.start()
+        moving.take_over("coordinator")
+        declaring.join(20)
+        frozen.send_signal(signal.SIGCONT)
+        channel.basic_publish("", exclusive, b"found")
+        assert [message.body for message in itertools.islice(messages, 1) if message] == [b"found"]
+        assert channel.queue_declare("transient", passive=True).messages == 0
+        assert shares() == before
+        state = connection.status()
+        assert {"a.gateway-0", "b.gateway-0"} <= {row["process"] for row in state["processes"]}
+        queues = [row["name"] for row in state["queues"]]
+        assert queues.count("asked of both") == 1
+        channel.queue_delete("asked of both")
+
+
+def test_without_etcd_all_goes_on_as_it_was(connection: shardmq.Connection, etcd: Etcd) -> None:
+    channel = connection.channel()
+    channel.queue_declare("etcd away", durable=True)
+    etcd.members[0].freeze()
+    try:
+        channel.basic_publish("", "etcd away", b"one")
+        channel.queue_declare("declared without", durable=True)
+        assert bodies(channel, "etcd away") == [b"one"]
+    finally:
+        etcd.members[0].thaw()
