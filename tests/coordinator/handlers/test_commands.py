@@ -137,7 +137,7 @@ def test_a_gateway_that_is_gone_is_not_waited_for(room: "Room") -> None:
 
 
 def test_a_silent_gateway_is_waited_for_no_longer_than_silence(room: "Room", monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shardmq.bus.link.LINK_SILENCE_SECONDS", 1.5)
+    monkeypatch.setattr("shardmq.bus.listener.LINK_SILENCE_SECONDS", 1.5)
     room.start()
     asking, stopped = room.gateway("gateway-0"), room.gateway("gateway-1")
     room.ends.remove(stopped)
