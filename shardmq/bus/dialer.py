@@ -3,11 +3,13 @@
 import logging
 import secrets
 import time
+from functools import partial
 from typing import Any, Final, Generic
 
 import zmq
 
 from shardmq.bus.curve import COMPLAINT_SECONDS
+from shardmq.bus.holding import HeldEnvelopes
 from shardmq.bus.link import (
     BUS_PROTOCOL,
     LINK_MESSAGES,
@@ -47,6 +49,7 @@ class Dialer(Generic[Incoming]):
         StartupRefused: the address is invalid, or not safe to use.
 
     Attributes:
+        held: where what is flushed waits until it may leave; None where it leaves at once. The owner sets it.
         is_open: whether a session is open.
         has_posted: whether what was posted waits for a flush, or for the session to open.
         posted: how many messages were posted, in all sessions.
@@ -69,6 +72,7 @@ class Dialer(Generic[Incoming]):
         self.socket, is_guarded = open_dealer(context, address, f"{name}:{secrets.token_hex(8)}".encode(), peer)
         self._called = peer
         self._peer = peer if is_guarded else ""
+        self.held: HeldEnvelopes | None = None
         self.is_open = False
         self.has_posted = False
         self.posted = 0
@@ -99,11 +103,18 @@ class Dialer(Generic[Incoming]):
         if not self.is_open:
             return False  # it goes once the listener has answered
         self.has_posted = False
+        held = self.held
         for envelope in session.envelopes(time.monotonic()):
-            if not self.socket.send(envelope):
+            if held is not None:
+                held.hold(partial(self._send_held, session), envelope)
+            elif not self.socket.send(envelope):
                 self._lose("the peer is not connected")
                 break
         return True
+
+    def _send_held(self, session: LinkState, envelope: bytes) -> None:
+        if self._session is session and not self.socket.send(envelope):
+            self._lose("the peer is not connected")
 
     @property
     def has_news(self) -> bool:

@@ -3,10 +3,12 @@
 import logging
 import time
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any, Generic
 
 import zmq
 
+from shardmq.bus.holding import HeldEnvelopes
 from shardmq.bus.link import (
     BUS_PROTOCOL,
     LINK_MESSAGES,
@@ -98,6 +100,7 @@ class Listener(Generic[Incoming]):
         reason_against: returns why a caller gets no session, or "" where it gets one; the owner sets it.
         is_early: returns whether a call is to be ignored, as the caller will call again; the owner sets it.
         silence_seconds: after which a session is over; the owner may set it.
+        held: where what is flushed waits until it may leave; None where it leaves at once. The owner sets it.
         more: whether the last `receive` left envelopes behind.
     """
 
@@ -112,6 +115,7 @@ class Listener(Generic[Incoming]):
         self._decode = envelope_decoder(incoming).decode
         self.reason_against: Callable[[Hello], str] = lambda _hello: ""
         self.is_early: Callable[[Hello], bool] = lambda _hello: False
+        self.held: HeldEnvelopes | None = None
         self._peers: dict[Hashable, Peer] = {}
         self._ticks = Ticks()
         self._lost: list[tuple[Peer, LinkLost]] = []
@@ -148,12 +152,19 @@ class Listener(Generic[Incoming]):
         if not peers:
             return False
         now = time.monotonic()
+        held = self.held
         for peer in peers:
             for envelope in peer._session.envelopes(now, peer.shorten):
-                if not self.socket.send(peer.caller, envelope):
+                if held is not None:
+                    held.hold(partial(self._send_held, peer), envelope)
+                elif not self.socket.send(peer.caller, envelope):
                     self._lose(peer, "the peer is not connected")
                     break
         return True
+
+    def _send_held(self, peer: Peer, envelope: bytes) -> None:
+        if self._peers.get(peer.caller) is peer and not self.socket.send(peer.caller, envelope):
+            self._lose(peer, "the peer is not connected")
 
     def receive(self, has_come: bool = False) -> list[tuple[Peer, LinkOpened | LinkLost | Incoming]]:
         """Return what has come and from whom, in order. `more` tells whether envelopes are left for the next call.
