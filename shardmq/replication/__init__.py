@@ -3,6 +3,7 @@
 core/         One replica of a group without I/O: elections, records and releases, rejoin, join, transfer.
 etcd/         Clients of etcd, and the register of brokers, hosts and groups kept there.
 links/        The replicas' links with one another, on the bus.
+node/         A replica in its process: the core on a store, links and etcd.
 planning/     Which hosts have which replicas, and which of them lead: pure functions.
 store/        What lies in a replica's store, and what moves between stores.
 directory.py  Who is primary of each group, and at which address.

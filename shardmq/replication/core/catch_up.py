@@ -8,7 +8,7 @@ Values are as of a place in the stream. A read is answered later, so the followe
 """
 
 from shardmq.replication.core.effects import ReadKeys, ReadRange, Send
-from shardmq.replication.core.events import KeysRead, RangeRead
+from shardmq.replication.core.events import KeysRead, RangeRead, ReadFailed
 from shardmq.replication.core.messages import Hello, Join, Message, Range, RangeAck, Record, Rejoin
 from shardmq.replication.core.note import BEGINNING, Key, common_point
 from shardmq.replication.core.state import ReplicaState
@@ -24,6 +24,7 @@ class Peer:
         is_complete: whether it holds all.
         answered: when the last beat was sent that it answered, in seconds on the primary's clock.
         must_leave: it may not stay in sync: it has to join, or its disk is full.
+        must_join: it lacks more than one message may have.
         waiting: records that wait behind a read; None where none is under way.
         request: the read.
         rejoin: without the edits that are being read.
@@ -35,6 +36,7 @@ class Peer:
         "answered",
         "cursor",
         "is_complete",
+        "must_join",
         "must_leave",
         "name",
         "rejoin",
@@ -46,7 +48,7 @@ class Peer:
     def __init__(self, name: str) -> None:
         self.name = name
         self.answered = float("-inf")
-        self.must_leave = False
+        self.must_leave = self.must_join = False
         self.leave_stream()
 
     def leave_stream(self) -> None:
@@ -74,21 +76,23 @@ class CatchUp:
 
     def hello(self, peer: Peer, hello: Hello, is_in_sync: bool) -> None:
         """Find out what a follower lacks, and begin to send it."""
-        state = self._state
         peer.leave_stream()
         peer.must_leave = False
-        common = self._common(hello)
+        common = None if peer.must_join else self._common(hello)
         if common is not None and self._rejoin(peer, hello, common):
             return
         if is_in_sync:
             peer.must_leave = True  # it lacks what it had; it joins once it is out of the set
             return
-        peer.stream = hello.stream
+        self._join(peer, hello.term, hello.stream)
+
+    def _join(self, peer: Peer, term: int, stream: int) -> None:
+        state = self._state
+        peer.must_join = False
+        peer.stream = stream
         peer.cursor = BEGINNING
-        state.send(
-            peer.name,
-            Join(hello.term, hello.stream, state.incarnation, state.index, state.term, state.clock(), state.history),
-        )
+        join = Join(term, stream, state.incarnation, state.index, state.term, state.clock(), state.history)
+        state.send(peer.name, join)
         self._read_range(peer)
 
     def _common(self, hello: Hello) -> int | None:
@@ -176,6 +180,16 @@ class CatchUp:
             return
         start, peer.cursor = peer.cursor, event.end
         self._send_behind_read(peer, Range(term, peer.stream, start, event.end, event.edits))
+
+    def read_failed(self, event: ReadFailed) -> None:
+        """Have a follower ask anew, later; where it lacks too much for one message, have it join."""
+        peer = self._end_read(event.request)
+        if peer is None:
+            return
+        rejoin = peer.rejoin
+        peer.leave_stream()
+        if rejoin is not None and event.is_too_much:
+            peer.must_join = True
 
     def _send_behind_read(self, peer: Peer, message: Message) -> None:
         effects = self._state.effects

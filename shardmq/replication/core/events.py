@@ -50,6 +50,17 @@ class RangeRead(msgspec.Struct, frozen=True):
     end: Key | None
 
 
+class ReadFailed(msgspec.Struct, frozen=True):
+    """Answer to ReadKeys or ReadRange: the rows cannot be sent.
+
+    Attributes:
+        is_too_much: they are more than one message may have; a row is damaged otherwise.
+    """
+
+    request: int
+    is_too_much: bool
+
+
 class StoreFull(msgspec.Struct, frozen=True):
     """The disk has no room for records."""
 
@@ -136,6 +147,7 @@ Event = (
     | Durable
     | KeysRead
     | RangeRead
+    | ReadFailed
     | StoreFull
     | StoreFreed
     | GroupRead

@@ -75,6 +75,12 @@ class Follower:
         self._has_all_ranges = False
         self._hello_at = float("-inf")
 
+    def filled(self) -> None:
+        """Tell the primary at once that the disk is full: it would wait for this replica."""
+        self.leave_stream()
+        if self.leader:
+            self._state.send(self.leader, Unable(self._state.promised))
+
     def promise(self, term: int) -> None:
         """Promise a term that was heard of, and give its primary time to be heard."""
         self.reset()
@@ -106,10 +112,12 @@ class Follower:
     def beat(self, sender: str, beat: Beat) -> None:
         """Answer a beat: no campaign for a while."""
         state = self._state
-        if not self.accepts(sender, beat.term) or state.is_stalled:
+        if not self.accepts(sender, beat.term):
             return
         if state.is_full:
             state.send(sender, Unable(beat.term))
+            return
+        if state.is_stalled:
             return
         self.heard_at = state.now
         state.send(sender, BeatAnswer(beat.term, beat.at))
@@ -253,7 +261,7 @@ class Follower:
     def campaign(self) -> None:
         """Ask to be elected, where that is this replica's to ask."""
         group = self._register.group
-        if group is None or self._register.is_busy or self._state.is_stalled or self._state.is_full:
+        if group is None or self._register.is_busy or self._state.is_writing or self._state.is_full:
             return
         if self.may_campaign(group):
             self._register.swap(group.elected(self._state.name))

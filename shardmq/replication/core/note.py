@@ -4,7 +4,7 @@ The note is part of every commit: what a store holds and what its note says neve
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -13,17 +13,19 @@ from shardmq.storage.engine import Edit
 Edits = Sequence[Edit]
 """Edits of one commit. They are handed on as they come, and only their keys are looked at."""
 
-Key = tuple[int, bytes]
+Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+
+Key = tuple[Number, bytes]
 """Database and key of a row; rows of a store are in this order."""
 
 BEGINNING: Final[Key] = (0, b"")
 """Before all rows of a store."""
 
-History = tuple[tuple[int, int], ...]
+History = tuple[tuple[Number, Number], ...]
 """Terms and the first index of each, oldest first."""
 
 
-class Note(msgspec.Struct, frozen=True):
+class Note(msgspec.Struct, array_like=True, frozen=True):
     """What a replica's store says about itself.
 
     Attributes:
@@ -37,12 +39,17 @@ class Note(msgspec.Struct, frozen=True):
     """
 
     incarnation: str
-    promised: int = 0
-    term: int = 0
-    index: int = 0
-    released: int = 0
+    promised: Number = 0
+    term: Number = 0
+    index: Number = 0
+    released: Number = 0
     history: History = ()
     copied: Key | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the store has all rows: who has not may not be primary."""
+        return self.copied is None
 
 
 def common_point(one: History, one_last: int, other: History, other_last: int) -> int | None:

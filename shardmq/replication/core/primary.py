@@ -55,7 +55,10 @@ class Primary:
     @property
     def wake(self) -> float:
         """When it wants to be called, in seconds on the replica's clock."""
-        return self._beat_at + BEAT_SECONDS if not self.changes.transfer_to else self._state.now
+        if self.changes.transfer_to:
+            return self._state.now
+        beat_at = self._beat_at + BEAT_SECONDS
+        return beat_at if self.is_active else min(beat_at, max(self._quiet_until, self._state.now))
 
     def begin_at(self, now: float, drop: str) -> None:
         """Take proposals from a time on, as the primary before has ended its lease; drop a replica, to end its move."""

@@ -21,9 +21,11 @@ class Replica:
         stored: what its store says about itself.
         now: seconds on its clock, which goes on while the machine is suspended.
         first_stream: a number above all that processes of this replica have had before, as wall-clock nanoseconds.
+        wall: seconds since 1970, from which a new group's clock goes on.
     """
 
-    def __init__(self, name: str, stored: Stored, now: float, first_stream: int) -> None:
+    def __init__(self, name: str, stored: Stored, now: float, first_stream: int, wall: float = 0.0) -> None:
+        self._wall_at = wall - now
         self._state = ReplicaState(name, stored, now)
         self._register = Register(self._state)
         self._follower = Follower(self._state, self._register, first_stream)
@@ -43,6 +45,7 @@ class Replica:
             events.Durable: self._durable,
             events.KeysRead: self._keys_read,
             events.RangeRead: self._range_read,
+            events.ReadFailed: self._read_failed,
             events.StoreFull: self._store_full,
             events.StoreFreed: self._store_freed,
             events.GroupRead: self._group_read,
@@ -103,6 +106,11 @@ class Replica:
     def takes_proposals(self) -> bool:
         """Whether it leads, and does not hand over."""
         return self._primary is not None and self._primary.is_active and not self._primary.changes.transfer_to
+
+    @property
+    def takes_publishes(self) -> bool:
+        """Whether it takes proposals, and enough replicas are in sync for new things to be taken in."""
+        return self.takes_proposals and self._primary is not None and not self._primary.has_too_few()
 
     @property
     def leads(self) -> int:
@@ -212,9 +220,13 @@ class Replica:
         if self._primary is not None:
             self._primary.catch_up.range_read(event, self._primary.term)
 
+    def _read_failed(self, event: events.ReadFailed) -> None:
+        if self._primary is not None:
+            self._primary.catch_up.read_failed(event)
+
     def _store_full(self, _: events.StoreFull) -> None:
         self._state.is_full = True
-        self._follower.leave_stream()
+        self._follower.filled()
 
     def _store_freed(self, _: events.StoreFreed) -> None:
         self._state.is_full = False
@@ -257,9 +269,25 @@ class Replica:
         if group.term > state.promised:
             self._follower.reset()
             state.promise(group.term)
-        if group.primary == state.name and self.has_led(group.term):
+        if self.is_first_of(group):
+            self._begin_group(group)
+        elif group.primary == state.name and self.has_led(group.term):
             self._follower.heard_at = float("-inf")
             self._follower.campaign()
+
+    def is_first_of(self, group: Group) -> bool:
+        """Whether the group is new: nobody ever led it, so that an empty store lacks nothing."""
+        state = self._state
+        is_empty = state.incarnation == "" and state.index == 0 and state.promised == 0
+        return group.term == 0 and state.name in group.in_sync and is_empty
+
+    def _begin_group(self, group: Group) -> None:
+        """Be one of a new group's first replicas. There is no lease to be waited for."""
+        state = self._state
+        state.incarnation, state.copied = group.incarnation, None
+        state.hear_clock(self._wall_at + state.now)
+        state.commit()
+        self._follower.heard_at = float("-inf")
 
     def has_led(self, term: int) -> bool:
         """Whether an earlier process of this replica took proposals in a term: no lease but its own was left then."""

@@ -164,6 +164,11 @@ class ReplicaState:
                 return commit
 
     @property
+    def is_writing(self) -> bool:
+        """Whether a commit is under way: it may still be lost with the process."""
+        return bool(self._under_way)
+
+    @property
     def is_stalled(self) -> bool:
         """Whether the disk has taken too long with a commit."""
         return bool(self._under_way) and self.now - self._under_way[0].asked_at > STALL_SECONDS

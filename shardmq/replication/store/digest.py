@@ -10,8 +10,8 @@ from typing import Final
 
 from xxhash import xxh3_64_intdigest, xxh3_128_intdigest
 
+from shardmq.replication.core.note import BEGINNING, Key
 from shardmq.replication.store.key_range import shared_rows
-from shardmq.replication.store.note import BEGINNING, Place
 from shardmq.storage.engine import Engine
 
 DIGEST_BYTES: Final = 8 << 20
@@ -42,7 +42,7 @@ class Digest:
         return f"{self.value:032x}"
 
 
-def digest_from(engine: Engine, start: Place, end: Place | None, bytes_max: int) -> tuple[Digest, Place | None]:
+def digest_from(engine: Engine, start: Key, end: Key | None, bytes_max: int) -> tuple[Digest, Key | None]:
     """Read rows from a place on, and return their digest, and where to go on; None at the end.
 
     Args:
@@ -62,7 +62,7 @@ def digest_from(engine: Engine, start: Place, end: Place | None, bytes_max: int)
     return Digest(rows, size, value % _MODULUS), None
 
 
-def digest_of(engine: Engine, start: Place = BEGINNING, end: Place | None = None) -> Digest:
+def digest_of(engine: Engine, start: Key = BEGINNING, end: Key | None = None) -> Digest:
     """Return the digest of all rows between two places that replicas share."""
     total, place = Digest(), start
     while True:

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Final, Self
 
 from shardmq.errors import StoreRefused
+from shardmq.replication.core.note import BEGINNING, Note
 from shardmq.replication.store.faults import OutOfOrder, ReplicaFull, TermRefused
 from shardmq.replication.store.joining import begin_join, put_range
 from shardmq.replication.store.key_range import opened_range
-from shardmq.replication.store.note import BEGINNING, ReplicaNote, adopt, damaged, read_note, replicas_of
+from shardmq.replication.store.note import adopt, damaged, read_note, replicas_of
 from shardmq.replication.store.record import Record, opened_record
 from shardmq.replication.store.replica import Replica
 from shardmq.replication.store.tail import opened_tail, rejoin
-from shardmq.replication.store.touched_keys import Touched
+from shardmq.replication.core.messages import Touched
 from shardmq.storage.engine import VERSION, Engine, Layout
 from shardmq.storage.lmdb_engine import LmdbEngine
 
@@ -90,11 +91,11 @@ class FollowerStore:
                     f"{engine.file} is the store of a broker on one machine (it has {', '.join(names)}), and would be "
                     "replaced by a replica's; move the folder away first"
                 )
-            adopt(engine, ReplicaNote(copied=BEGINNING))
+            adopt(engine, Note("", copied=BEGINNING))
         return cls(engine)
 
     @property
-    def note(self) -> ReplicaNote:
+    def note(self) -> Note:
         """Return how far it is."""
         return self.replica.note
 
@@ -163,7 +164,7 @@ class FollowerStore:
         """
         rejoin(self.replica, opened_tail(self.engine, data))
 
-    def begin_join(self, origin: ReplicaNote, touched: Sequence[Touched]) -> None:
+    def begin_join(self, origin: Note, touched: Sequence[Touched]) -> None:
         """Mark the store as not complete; see `joining.begin_join`."""
         begin_join(self.replica, origin, touched)
 

@@ -11,11 +11,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from shardmq.replication.core.note import BEGINNING, Note
 from shardmq.replication.store.faults import OutOfOrder, ReplicaFull, TermRefused
 from shardmq.replication.store.key_range import KeyRange, shared_databases, within
-from shardmq.replication.store.note import BEGINNING, ReplicaNote
 from shardmq.replication.store.replica import Replica
-from shardmq.replication.store.touched_keys import Touched
+from shardmq.replication.core.messages import Touched
 from shardmq.storage.engine import Edit, Engine
 
 DELETED_MAX: Final = 10_000
@@ -25,7 +25,7 @@ _ROOM: Final = 2
 """A range needs this many times its bytes: LMDB copies the pages above what it writes."""
 
 
-def begin_join(replica: Replica, origin: ReplicaNote, touched: Sequence[Touched]) -> None:
+def begin_join(replica: Replica, origin: Note, touched: Sequence[Touched]) -> None:
     """Mark a store as not complete; its rows are to be replaced by the primary's.
 
     Args:
@@ -87,5 +87,5 @@ def _delete_others(engine: Engine, number: int, found: KeyRange, present: set[tu
         start = gone[-1][1]
 
 
-def _text(note: ReplicaNote) -> str:
+def _text(note: Note) -> str:
     return "its end" if note.copied is None else str(note.copied)

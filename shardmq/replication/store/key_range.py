@@ -11,9 +11,10 @@ from typing import Final
 import msgspec
 
 from shardmq.errors import RowDamaged
+from shardmq.replication.core.note import Key, Note, Number
 from shardmq.replication.store.envelope import Content, EnvelopeWriter, Kind, opened
 from shardmq.replication.store.faults import EnvelopeDamaged
-from shardmq.replication.store.note import Number, Place, ReplicaNote, replicas_of
+from shardmq.replication.store.note import replicas_of
 from shardmq.storage.engine import Engine
 
 RANGE_BYTES: Final = 1 << 20
@@ -35,8 +36,8 @@ class RangeHead(msgspec.Struct, array_like=True, frozen=True):
 
     term: Number
     index: Number
-    start: Place
-    end: Place | None
+    start: Key
+    end: Key | None
 
 
 class KeyRange:
@@ -66,7 +67,7 @@ def shared_databases(engine: Engine) -> list[int]:
     return [number for number in range(len(engine.layout.databases)) if number not in private]
 
 
-def within(number: int, start: Place, end: Place | None) -> tuple[bytes, bytes | None] | None:
+def within(number: int, start: Key, end: Key | None) -> tuple[bytes, bytes | None] | None:
     """Return from which key on, and to before which, a database is in a range; None where it is not."""
     if number < start[0] or (end is not None and (number > end[0] or end == (number, b""))):
         return None
@@ -74,7 +75,7 @@ def within(number: int, start: Place, end: Place | None) -> tuple[bytes, bytes |
     return first, end[1] if end is not None and number == end[0] else None
 
 
-def shared_rows(engine: Engine, start: Place, end: Place | None = None) -> Generator[SharedRow]:
+def shared_rows(engine: Engine, start: Key, end: Key | None = None) -> Generator[SharedRow]:
     """Yield the rows between two places that replicas share. A view is good until the next step.
 
     Close the generator (`contextlib.closing`) when you leave it early.
@@ -90,9 +91,7 @@ def shared_rows(engine: Engine, start: Place, end: Place | None = None) -> Gener
                     yield number, key, value
 
 
-def read_range(
-    engine: Engine, note: ReplicaNote, start: Place, bytes_max: int = RANGE_BYTES
-) -> tuple[bytearray, Place | None]:
+def read_range(engine: Engine, note: Note, start: Key, bytes_max: int = RANGE_BYTES) -> tuple[bytearray, Key | None]:
     """Read the rows from a place on, as of now.
 
     Args:
@@ -110,7 +109,7 @@ def read_range(
     writer = EnvelopeWriter(Kind.KEY_RANGE)
     append, buffer = writer.append, writer.buffer
     count = 0
-    end: Place | None = None
+    end: Key | None = None
     with closing(shared_rows(engine, start)) as rows:
         for number, key, stored in rows:
             if count and len(buffer) + len(stored) > bytes_max:

@@ -9,8 +9,9 @@ from typing import Final
 
 import msgspec
 
+from shardmq.replication.core.note import Key, Number
 from shardmq.replication.store.envelope import Content, EnvelopeWriter, Kind, content, opened
-from shardmq.replication.store.note import Number, replicas_of
+from shardmq.replication.store.note import replicas_of
 from shardmq.storage.engine import Edit, Engine
 
 
@@ -59,9 +60,9 @@ class Record:
         return f"record {self.index} of term {self.term}"
 
     @property
-    def keys(self) -> list[int | bytes]:
-        """Database, key, database, key and so on, of all edits."""
-        return [part for number, key, _ in self.edits for part in (number, key)]
+    def keys(self) -> tuple[Key, ...]:
+        """What its edits are about."""
+        return tuple([(number, key) for number, key, _ in self.edits])
 
 
 def record_of(engine: Engine, head: RecordHead, edits: Iterable[Edit]) -> tuple[Record | None, list[Edit]]:

@@ -7,8 +7,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from shardmq.errors import StoreRefused
+from shardmq.replication.core.note import Note
+from shardmq.replication.core.timing import HISTORY_MAX
 from shardmq.replication.store.faults import TermRefused
-from shardmq.replication.store.note import ReplicaNote, note_edit, read_note
+from shardmq.replication.store.note import note_edit, read_note
 from shardmq.replication.store.record import Record
 from shardmq.replication.store.touched_keys import TouchedKeys
 from shardmq.storage.engine import Edit, Engine
@@ -28,6 +30,7 @@ class Replica:
 
     Attributes:
         note: as it is on disk, but for `released`, which may be ahead.
+        clock: seconds of the group's clock, as of the last commit.
         touched: keys of records that may not be on all replicas.
 
     Raises:
@@ -41,9 +44,10 @@ class Replica:
                 f"{engine.file} is not a replica's; adopt it as the first of a group, or move its folder away, and "
                 "this host gets a new store from the others"
             )
-        self.note = found
+        self.note = found.note
+        self.clock = found.clock
         self.engine = engine
-        self.touched = TouchedKeys(engine, found.released)
+        self.touched = TouchedKeys(engine, found.note.released)
 
     def promise(self, term: int) -> None:
         """Take nothing of a lower term from here on; that is on disk when this returns.
@@ -57,15 +61,20 @@ class Replica:
         if term > note.promised:
             self.write(replace(note, promised=term))
 
-    def write(self, note: ReplicaNote, edits: Iterable[Edit] = (), size: int | None = NOTE_BYTES) -> None:
+    def write(
+        self, note: Note, edits: Iterable[Edit] = (), size: int | None = NOTE_BYTES, clock: float | None = None
+    ) -> None:
         """Write another note, and edits with it.
 
         Args:
             note: the new one.
             edits: in order.
             size: see `Engine.apply`; None where edits put what may be there already.
+            clock: seconds of the group's clock; None to leave it.
         """
-        self.engine.apply(chain(edits, (note_edit(self.engine, note),)), size)
+        if clock is not None:
+            self.clock = clock
+        self.engine.apply(chain(edits, (note_edit(self.engine, note, self.clock),)), size)
         self.note = note
 
     def release(self, index: int) -> None:
@@ -73,9 +82,7 @@ class Replica:
         note = self.note
         index = min(index, note.index)
         if index > note.released:
-            self.note = ReplicaNote(
-                note.incarnation, note.promised, note.term, note.index, index, note.history, note.copied, note.clock
-            )
+            self.note = replace(note, released=index)
             self.touched.release(index)
 
     def commit(
@@ -95,14 +102,23 @@ class Replica:
         note = self.note
         behind: list[Edit] = []
         for record in records:
-            note = note.after(record.term, record.index, record.clock)
+            note = _after(note, record)
             keys = record.keys
             behind += self.touched.edits(record.index, keys)
             if size is not None:
                 size += NOTE_BYTES + KEY_BYTES * len(keys)
-        behind.append(note_edit(self.engine, note))
+        behind.append(note_edit(self.engine, note, records[-1].clock))
         edits: Iterable[Edit] = chain(records[0].edits, own, behind)
         if len(records) > 1:
             edits = chain(chain.from_iterable([record.edits for record in records]), own, behind)
         self.engine.apply(edits, size, touched)
-        self.note = note
+        self.note, self.clock = note, records[-1].clock
+
+
+def _after(note: Note, record: Record) -> Note:
+    """The note after one more record."""
+    history = note.history
+    if record.term != note.term:
+        history = (*history, (record.term, record.index))[-HISTORY_MAX:]
+    promised = max(record.term, note.promised)
+    return Note(note.incarnation, promised, record.term, record.index, note.released, history, note.copied)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from shardmq.errors import StoreRefused
-from shardmq.replication.store.note import ReplicaNote, adopt, read_note, replicas_of
+from shardmq.replication.core.note import Note
+from shardmq.replication.store.note import adopt, read_note, replicas_of
 from shardmq.replication.store.record import Record, RecordHead, record_of
 from shardmq.replication.store.replica import Replica
 from shardmq.runtime.statistics.histograms import TimeHistogram
@@ -40,7 +41,7 @@ class ReplicatedEngine(Engine):
         engine: Engine,
         term: int,
         send: Callable[[Record], object],
-        adopt_as: int | None = None,
+        adopt_as: str | None = None,
         clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._engine = engine
@@ -70,7 +71,7 @@ class ReplicatedEngine(Engine):
         """
         self._engine.start(applied, check)
         if self._adopt_as is not None and read_note(self._engine) is None:
-            adopt(self._engine, ReplicaNote(self._adopt_as, promised=self._term))
+            adopt(self._engine, Note(self._adopt_as, promised=self._term))
         self.replica = Replica(self._engine)
         if not self.replica.note.is_complete:
             raise StoreRefused(

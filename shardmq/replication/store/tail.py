@@ -10,13 +10,13 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from shardmq.replication.core.note import Note, Number
 from shardmq.replication.store.envelope import Content, EnvelopeWriter, Kind, opened
-from shardmq.replication.store.faults import EnvelopeDamaged, OutOfOrder, ReplicaFull, TermRefused
+from shardmq.replication.store.faults import OutOfOrder, ReplicaFull, TermRefused
 from shardmq.replication.store.key_range import checked_value
-from shardmq.replication.store.note import Number, ReplicaNote
 from shardmq.replication.store.record_ring import RecordRing
 from shardmq.replication.store.replica import Replica
-from shardmq.replication.store.touched_keys import Touched, check_keys
+from shardmq.replication.core.messages import Touched
 from shardmq.storage.engine import Edit, Engine
 
 TAIL_BYTES_MAX: Final = 64 << 20
@@ -32,11 +32,13 @@ class TailHead(msgspec.Struct, array_like=True, frozen=True):
     Attributes:
         common: up to this index both stores have the same records.
         note: the primary's, as of now.
+        clock: seconds of the group's clock.
         touched: keys of the primary's records above `common`.
     """
 
     common: Number
-    note: ReplicaNote
+    note: Note
+    clock: float
     touched: list[Touched]
 
 
@@ -85,9 +87,7 @@ def tail_of(replica: Replica, ring: RecordRing, common: int, theirs: Iterable[To
     ours = touched_since(replica, ring, common)
     if ours is None:
         return None
-    keys: set[tuple[int, bytes]] = set()
-    for _, touched in (*ours, *theirs):
-        keys.update(zip(touched[::2], touched[1::2], strict=True))  # type: ignore[arg-type]
+    keys = {key for _, touched in (*ours, *theirs) for key in touched}
     if len(keys) > KEYS_MAX:
         return None
     note = replica.note
@@ -96,7 +96,7 @@ def tail_of(replica: Replica, ring: RecordRing, common: int, theirs: Iterable[To
         writer.append(_row(replica.engine, number, key), writer.buffer, -1)
         if len(writer.buffer) > TAIL_BYTES_MAX:
             return None
-    head = TailHead(common, note, [each for each in ours if each[0] > note.released])
+    head = TailHead(common, note, replica.clock, [each for each in ours if each[0] > note.released])
     return writer.sealed(head, len(keys))
 
 
@@ -117,11 +117,6 @@ def opened_tail(engine: Engine, data: bytes | bytearray | memoryview) -> Tail:
         EnvelopeDamaged: they are not what was sent, or none for this store.
     """
     head, edits = opened(Kind.TAIL, data, _decode, engine)
-    try:
-        for _, keys in head.touched:
-            check_keys(keys)
-    except ValueError as fault:
-        raise EnvelopeDamaged(f"a tail for {engine.file} was refused: {fault}") from fault
     return Tail(head, edits, len(data))
 
 
@@ -151,5 +146,5 @@ def rejoin(replica: Replica, tail: Tail) -> None:
         behind += replica.touched.edits(index, keys)
     released = max(note.released, min(origin.released, origin.index))
     copied = note.copied
-    replica.write(replace(origin, released=released, copied=copied), (*tail.edits, *behind), None)
+    replica.write(replace(origin, released=released, copied=copied), (*tail.edits, *behind), None, head.clock)
     replica.touched.release(released)

@@ -1,6 +1,6 @@
 """The keys that records touched which may not be on all replicas.
 
-    notes       "touched" | slot u32     msgpack [index, [database, key, database, key, ...]]
+    notes       "touched" | slot u32     msgpack [index, [[database, key], ...]]
 
 A replica that rejoins may have records that the primary never had. To undo one, it needs no more than the keys that the
 record touched: it fetches their rows. So the keys are in the same commit as the record's edits, and are forgotten when
@@ -11,15 +11,15 @@ unless it is a large one.
 from collections import deque
 from collections.abc import Iterable
 from struct import Struct
+from struct import error as StructError
 from typing import Final
 
 import msgspec
 
-from shardmq.replication.store.note import NOTE, Number, damaged, decode_note, replicas_of
+from shardmq.replication.core.messages import Touched
+from shardmq.replication.core.note import Key
+from shardmq.replication.store.note import NOTE, damaged, decode_note, replicas_of
 from shardmq.storage.engine import Edit, Engine
-
-Touched = tuple[Number, list[int | bytes]]
-"""Index of a record, and what it touched: database, key, database, key and so on."""
 
 TOUCHED: Final = b"touched"
 
@@ -39,7 +39,7 @@ class TouchedKeys:
 
     Args:
         engine: whose; its redo log is open.
-        released: see `ReplicaNote`.
+        released: see `Note`.
 
     Attributes:
         floor: the keys of every record above this index are known.
@@ -65,7 +65,7 @@ class TouchedKeys:
         taken = {slot for _, slot, _ in found}
         self._free = [slot for slot in range(self._slots) if slot not in taken]
 
-    def edits(self, index: int, keys: list[int | bytes]) -> list[Edit]:
+    def edits(self, index: int, keys: tuple[Key, ...]) -> list[Edit]:
         """Return the edits that note which keys a record touches."""
         slot = self._free.pop() if self._free else self._new_slot()
         row = _encode((index, keys))
@@ -113,7 +113,7 @@ class TouchedKeys:
         self._slots += 1
         return self._slots - 1
 
-    def _rows(self) -> Iterable[tuple[int, int, list[int | bytes]]]:
+    def _rows(self) -> Iterable[tuple[int, int, tuple[Key, ...]]]:
         """Slot, index and keys of every row."""
         replicas = replicas_of(self._engine)
         for key, value in self._engine.scan(self._notes, TOUCHED, TOUCHED + b"\xff" * 5):
@@ -123,8 +123,7 @@ class TouchedKeys:
                     raise ValueError("it is not what was written")
                 index, keys = _decode(content)
                 slot = _SLOT.unpack(key)[1]
-                check_keys(keys)
-            except (ValueError, msgspec.DecodeError) as fault:
+            except (ValueError, StructError, msgspec.DecodeError) as fault:
                 raise damaged(self._engine, f"the keys that a record touched: {fault}") from fault
             yield slot, index, keys
 
@@ -135,21 +134,11 @@ def is_replica_row(key: bytes, content: bytes) -> bool:
         if key == NOTE:
             decode_note(content)
         else:
-            check_keys(_decode(content)[1])
-    except (ValueError, msgspec.DecodeError):
+            _decode(content)
+    except msgspec.DecodeError:
         return False
     return key == NOTE or (len(key) == _SLOT.size and key.startswith(TOUCHED))
 
 
-def check_keys(keys: list[int | bytes]) -> None:
-    """Make sure that a list is one of databases and keys, in turns.
-
-    Raises:
-        ValueError: it is not.
-    """
-    if len(keys) % 2 or any(type(each) is not (bytes if at % 2 else int) for at, each in enumerate(keys)):
-        raise ValueError("it is no list of databases and keys")
-
-
-def _size(keys: list[int | bytes]) -> int:
-    return sum([len(key) for key in keys[1::2] if isinstance(key, bytes)])
+def _size(keys: tuple[Key, ...]) -> int:
+    return sum([len(key) for _, key in keys])

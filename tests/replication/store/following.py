@@ -22,16 +22,16 @@ from typing import Any
 import msgspec
 
 from shardmq.coordinator.storage.schema import LAYOUT as REGISTRY
+from shardmq.replication.core.note import Note
 from shardmq.replication.store.follower import FollowerStore
-from shardmq.replication.store.note import ReplicaNote
-from shardmq.replication.store.touched_keys import Touched
+from shardmq.replication.core.messages import Touched
 from shardmq.shards.storage.schema import LAYOUT
 
 HELLO, PROMISE, RECORD, TAIL, JOIN, RANGE = range(6)
 FRAME = Struct(">IB")
 NUMBER = Struct(">Q")
 
-Held = tuple[ReplicaNote, list[Touched]]
+Held = tuple[Note, list[Touched]]
 
 encode = msgspec.msgpack.Encoder().encode
 decode_held = msgspec.msgpack.Decoder(Held).decode

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from shardmq.replication.core.note import BEGINNING, Key, Note
 from shardmq.replication.store.key_range import read_range
-from shardmq.replication.store.note import BEGINNING, Place, ReplicaNote
 from shardmq.replication.store.record import Record
 from shardmq.replication.store.record_ring import RecordRing
 from shardmq.replication.store.replicated_engine import ReplicatedEngine
@@ -23,7 +23,7 @@ FOLDER = "REPLICA_FOLDER"
 """Where terms are counted, and sockets are."""
 
 
-def common_point(one: ReplicaNote, other: ReplicaNote) -> int:
+def common_point(one: Note, other: Note) -> int:
     """The last index of the last term that two replicas have both records of."""
     ends = []
     for note in (one, other):
@@ -47,7 +47,7 @@ class PairedEngine(ReplicatedEngine):
         counter = folder / f"{name}.term"
         term = int(counter.read_text()) + 1 if counter.exists() else 1
         counter.write_text(str(term))
-        super().__init__(engine, term, self._post, adopt_as=1)
+        super().__init__(engine, term, self._post, adopt_as="1")
         self._address = str(folder / f"{name}.sock")
         self._log = folder / f"{name}.log"
         self._ring = RecordRing()
@@ -119,7 +119,7 @@ class PairedEngine(ReplicatedEngine):
             return
         mine = self.replica.note
         _asked(link, JOIN, encode((mine, self.replica.touched.above(mine.released))))
-        place: Place | None = BEGINNING
+        place: Key | None = BEGINNING
         while place is not None:
             data, place = read_range(self, mine, place, 100_000)
             _asked(link, RANGE, data)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from shardmq.replication.core.note import BEGINNING, Key
 from shardmq.replication.store.follower import FollowerStore
 from shardmq.replication.store.key_range import read_range
-from shardmq.replication.store.note import BEGINNING, Place
 from shardmq.replication.store.record import Record
 from shardmq.replication.store.record_ring import RecordRing
 from shardmq.replication.store.replicated_engine import ReplicatedEngine
@@ -92,7 +92,7 @@ class Host:
             return MemoryEngine(LAYOUT, self.rows)
         return LmdbEngine(self.folder, LAYOUT, reserve_bytes=1 << 16, margin_bytes=0)
 
-    def lead(self, term: int, adopt_as: int | None = None) -> ReplicatedEngine:
+    def lead(self, term: int, adopt_as: str | None = None) -> ReplicatedEngine:
         """Be the primary of a term."""
         self.close()
         self.engine = self._engine()
@@ -149,7 +149,7 @@ def joined(primary: ReplicatedEngine, newcomer: FollowerStore, bytes_max: int = 
     """Copy all rows; returns how many ranges it took."""
     replica = primary.replica
     newcomer.begin_join(replica.note, replica.touched.above(replica.note.released))
-    place: Place | None = BEGINNING
+    place: Key | None = BEGINNING
     count = 0
     while place is not None:
         data, place = read_range(primary, replica.note, place, bytes_max)

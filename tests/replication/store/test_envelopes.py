@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from xxhash import xxh3_64_digest
 
+from shardmq.replication.core.note import BEGINNING
 from shardmq.replication.store.envelope import Kind, SealedEdits
 from shardmq.replication.store.faults import EnvelopeDamaged
 from shardmq.replication.store.key_range import opened_range, read_range
-from shardmq.replication.store.note import BEGINNING
 from shardmq.replication.store.record import opened_record
 from shardmq.replication.store.record_ring import RecordRing
 from shardmq.replication.store.tail import opened_tail, tail_of
@@ -34,10 +34,10 @@ Envelopes = dict[Kind, bytes]
 @pytest.fixture(scope="module")
 def envelopes() -> Iterator[Envelopes]:
     host, traffic = Host(None), Traffic(4, 20)
-    primary = host.lead(1, adopt_as=1)
+    primary = host.lead(1, adopt_as="1")
     for _ in range(5):
         primary.apply(traffic.commit(), 9)
-    tail = tail_of(primary.replica, host.ring, 0, [(9, [STATE, b"gone"])])
+    tail = tail_of(primary.replica, host.ring, 0, [(9, ((STATE, b"gone"),))])
     assert tail is not None
     yield {
         Kind.RECORD: bytes(host.sent[-1].data),
@@ -113,7 +113,7 @@ def test_a_range_has_no_row_outside_of_it_and_none_twice() -> None:
 
 def test_the_ring_has_the_latest_records_and_no_gap() -> None:
     host, ring = Host(None), RecordRing(1000)
-    primary = host.lead(1, adopt_as=1)
+    primary = host.lead(1, adopt_as="1")
     for number in range(30):
         primary.apply([(STATE, b"%d" % number, bytes(100))], 9)
         ring.add(host.sent[-1])

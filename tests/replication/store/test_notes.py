@@ -45,7 +45,7 @@ def adopted(folder: Path, term: int = 1) -> tuple[Store, ReplicatedEngine]:
     made: list[ReplicatedEngine] = []
 
     def front(engine: Engine) -> Engine:
-        made.append(ReplicatedEngine(engine, term, lambda _: None, adopt_as=1))
+        made.append(ReplicatedEngine(engine, term, lambda _: None, adopt_as="1"))
         return made[0]
 
     return Store.open(folder, 0, front), made[0]
@@ -72,7 +72,7 @@ def test_a_replicas_store_is_not_started_by_a_broker_on_one_machine(folder: Path
         Store.open(folder / "a")
     assert (folder / "a" / "data.mdb").read_bytes() == content
     CoordinatorStore.open(
-        folder / "c", "boot", lambda engine: ReplicatedEngine(engine, 1, lambda _: None, adopt_as=1)
+        folder / "c", "boot", lambda engine: ReplicatedEngine(engine, 1, lambda _: None, adopt_as="1")
     ).close()
     with pytest.raises(StoreRefused, match=r"c/data.mdb is a replica's"):
         CoordinatorStore.open(folder / "c", "boot")
@@ -94,7 +94,7 @@ def test_a_coordinators_store_is_followed_as_a_shards_is(folder: Path) -> None:
     made: list[ReplicatedEngine] = []
 
     def front(engine: Engine) -> Engine:
-        made.append(ReplicatedEngine(engine, 2, sent.append, adopt_as=1))
+        made.append(ReplicatedEngine(engine, 2, sent.append, adopt_as="1"))
         return made[-1]
 
     with (
@@ -131,7 +131,7 @@ def test_a_damaged_note_is_refused_and_found_by_a_check(folder: Path) -> None:
 
 def _damage(folder: Path, opened: tuple[Store, ReplicatedEngine]) -> None:
     layout = opened[1].layout
-    value = bytearray(layout.stored_value(REPLICA, NOTE, msgspec.msgpack.encode(opened[1].replica.note)))
+    value = bytearray(layout.stored_value(REPLICA, NOTE, msgspec.msgpack.encode((opened[1].replica.note, opened[1].replica.clock))))
     content = bytearray((folder / "data.mdb").read_bytes())
     place = content.index(value)
     while place >= 0:
@@ -150,7 +150,7 @@ def test_a_repaired_or_rebuilt_store_is_no_replica_any_more(folder: Path) -> Non
     Store.open(folder / "a").close()
     assert not is_well(REPLICA, NOTE, b"")
     CoordinatorStore.open(
-        folder / "c", "boot", lambda engine: ReplicatedEngine(engine, 1, lambda _: None, adopt_as=1)
+        folder / "c", "boot", lambda engine: ReplicatedEngine(engine, 1, lambda _: None, adopt_as="1")
     ).close()
     with closing(ClosedCoordinatorStore(folder / "c")) as registry:
         assert list(registry.check()) == []

@@ -11,10 +11,10 @@ from contextlib import closing
 
 import pytest
 
+from shardmq.replication.core.note import BEGINNING, Key
 from shardmq.replication.store.digest import digest_of
 from shardmq.replication.store.follower import FollowerStore
 from shardmq.replication.store.key_range import read_range
-from shardmq.replication.store.note import BEGINNING, Place
 from shardmq.shards.storage.schema import LAYOUT
 from tests.faults.mutants import ROOT
 from tests.faults.power.disk import LUCKS, Disk, Guards
@@ -87,13 +87,13 @@ def stream(
 ) -> tuple[Acknowledged, dict[tuple[int, int], int]]:
     """A join, and records; terms that are promised between them."""
     said, digests = Acknowledged(link), {}
-    primary = source.lead(1, adopt_as=1)
+    primary = source.lead(1, adopt_as="1")
     for _ in range(60):
         primary.apply(traffic.commit(), 1000)
     note = primary.replica.note
     digests[note.term, note.index] = digest_of(primary).value
     said.ask(JOIN, encode((note, primary.replica.touched.above(note.released))))
-    place: Place | None = BEGINNING
+    place: Key | None = BEGINNING
     while place is not None:
         data, place = read_range(primary, note, place, 50_000)
         said.is_complete = place is None

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from shardmq.errors import RowDamaged, StoreRefused
+from shardmq.replication.core.note import BEGINNING, Key
 from shardmq.replication.store.digest import digest_from, digest_of
 from shardmq.replication.store.faults import OutOfOrder, ReplicaFull, TermRefused
 from shardmq.replication.store.key_range import read_range
-from shardmq.replication.store.note import BEGINNING, Place
 from shardmq.replication.store.record_ring import RecordRing
 from shardmq.replication.store.tail import tail_of
 from shardmq.shards.storage.schema import LAYOUT, SEGMENTS, SPILLED, STATE, edit_value
@@ -34,7 +34,7 @@ class Group:
         self.digests: dict[tuple[int, int], int] = {}
         self.term, self.leader, self.released = 1, self.hosts[0], 0
         self.rejoined = self.anew = 0
-        self.leader.lead(1, adopt_as=1)
+        self.leader.lead(1, adopt_as="1")
         self.note_digest()
         for host in self.followers:
             joined(self.primary, host.follow())
@@ -175,13 +175,13 @@ def test_a_join_between_passes_is_exact_and_goes_on_after_a_crash(seed: int, on_
     with room() as folder:
         source, target = (Host(folder / str(n) if disk else None) for n, disk in enumerate(on_disk))
         with closing(source), closing(target):
-            primary = source.lead(3, adopt_as=7)
+            primary = source.lead(3, adopt_as="7")
             for _ in range(150):
                 primary.apply(traffic.commit(), 1000)
             for begins in range(3):  # the second and the third find rows of another life there
                 newcomer = target.follow()
                 newcomer.begin_join(primary.replica.note, ())
-                place: Place | None = BEGINNING
+                place: Key | None = BEGINNING
                 while place is not None:
                     assert newcomer.note.copied == place
                     data, place = read_range(primary, primary.replica.note, place, 1500)
@@ -197,7 +197,7 @@ def test_a_join_between_passes_is_exact_and_goes_on_after_a_crash(seed: int, on_
                         newcomer.apply([newcomer.opened(record.data)])
                     newcomer.rest(float("inf" if dice.random() < 0.3 else 0))
                 assert newcomer.note.is_complete
-                assert newcomer.note.incarnation == 7
+                assert newcomer.note.incarnation == "7"
                 assert str(digest_of(source.engine)) == str(digest_of(target.engine))
                 for _ in range(40):
                     primary.apply(traffic.commit(), 1000)
@@ -211,7 +211,7 @@ def test_a_newcomer_is_no_primary_before_its_join_ended() -> None:
         assert not host.follow().note.is_complete
         host.close()
         with pytest.raises(StoreRefused, match="its join did not end"):
-            host.lead(1, adopt_as=1)
+            host.lead(1, adopt_as="1")
 
 
 def test_a_follower_takes_no_record_but_the_next_and_none_of_a_lower_term() -> None:
@@ -286,7 +286,7 @@ def test_a_digest_is_the_sum_of_its_ranges_and_leaves_out_what_is_not_shared() -
 
 def test_edits_that_are_not_shared_make_no_record() -> None:
     with room() as folder, closing(Host(folder / "a")) as host:
-        primary = host.lead(1, adopt_as=1)
+        primary = host.lead(1, adopt_as="1")
         primary.apply([], 0)
         primary.apply([(SPILLED, b"k", b"v")], 9)
         assert (primary.index, host.sent) == (0, [])
@@ -297,7 +297,7 @@ def test_edits_that_are_not_shared_make_no_record() -> None:
 
 def test_a_large_commit_is_copied_once_and_its_body_may_change_afterwards() -> None:
     with room() as folder, closing(Host(folder / "a")) as host, closing(Host(folder / "b")) as other:
-        primary, value = host.lead(1, adopt_as=1), bytearray(8 << 20)
+        primary, value = host.lead(1, adopt_as="1"), bytearray(8 << 20)
         joined(primary, other.follow())
 
         def edits():  # type: ignore[no-untyped-def]
@@ -325,7 +325,7 @@ def small_files() -> Iterator[None]:
 @pytest.mark.usefixtures("small_files")
 def test_a_full_disk_is_a_refusal_and_what_is_there_stays() -> None:
     with room() as folder, closing(Host(None)) as source, closing(Host(folder / "a")) as target:
-        primary = source.lead(1, adopt_as=1)
+        primary = source.lead(1, adopt_as="1")
         for number in range(30):
             primary.apply([(STATE, b"%d" % number, bytes(500_000))], None)
         newcomer = target.follow()

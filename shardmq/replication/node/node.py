@@ -1,0 +1,407 @@
+"""The replica of a group in its process, driven by its owner's loop.
+
+The core says what is to be done; this does it, in order: what is sent leaves with the end of the turn, commits are on
+disk before it, and only then is the owner told. A primary's own commits are sent before they are written here, so that
+all disks work at the same time.
+"""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Protocol, cast
+
+from shardmq.bus.transport.transport import Dealer, Router
+from shardmq.errors import RowDamaged
+from shardmq.replication.core import effects, events
+from shardmq.replication.core.effects import Commit, Effect
+from shardmq.replication.core.events import Event
+from shardmq.replication.core.group import Group
+from shardmq.replication.core.messages import Message
+from shardmq.replication.core.replica import Replica
+from shardmq.replication.etcd.news import ForGroup, News, Seen
+from shardmq.replication.etcd.values import HOSTS, WISHES, Kind
+from shardmq.replication.node.engine import PrimaryEngine
+from shardmq.replication.node.errors import NotPrimary
+from shardmq.replication.node.news import Addresses, Wishes
+from shardmq.replication.node.store import ReplicaStore, TooMuch, batch
+from shardmq.replication.store.envelope import SealedEdits
+from shardmq.replication.store.faults import ReplicaFull
+from shardmq.runtime.clock import boottime
+from shardmq.storage.engine import Edit
+
+TICK_SECONDS: Final = 0.2
+"""Between two looks at what time has changed, at most; at least this part of it."""
+
+TICK_SECONDS_MIN: Final = 0.02
+
+LINKS_SECONDS: Final = 0.1
+"""Between two ticks of the links."""
+
+FULL_SECONDS: Final = 1.0
+"""Before a full disk is tried again."""
+
+ROOM_SECONDS: Final = 1.0
+"""Between two looks at a follower's free space."""
+
+_log = logging.getLogger(__name__)
+
+
+class Links(Protocol):
+    """Links with the group's other replicas: `links.peers.PeerLinks`."""
+
+    more: bool
+    generation: int
+
+    @property
+    def sources(self) -> list[Dealer | Router]: ...
+    def set_peers(self, peers: dict[str, str]) -> None: ...
+    def send(self, to: str, message: Message) -> None: ...
+    def flush(self) -> bool: ...
+    def receive(self) -> list[events.Received | events.LinkLost]: ...
+    def tick(self, now: float) -> list[events.LinkLost]: ...
+    def close(self) -> None: ...
+
+
+class GroupRegister(Protocol):
+    """The group's key in etcd: `etcd.background.BackgroundRegister`."""
+
+    def fileno(self) -> int: ...
+    def take(self) -> list[News]: ...
+    def read(self, group: str) -> None: ...
+    def swap(self, group: str, revision: int, value: Group) -> None: ...
+    def watch_group(self, group: str) -> None: ...
+    def watch(self, kind: Kind[Any]) -> None: ...
+    def close(self) -> None: ...
+
+
+class ReplicaNode:
+    """One replica of a group.
+
+    Args:
+        host: its name.
+        group: name of the group, such as `shard-0`.
+        store: of the replica.
+        links: with the group's other replicas.
+        register: of this node alone.
+        clock: seconds that go on while the machine is suspended.
+
+    Attributes:
+        engine: for the owner of the primary's store; it takes commits while `takes_proposals`.
+        on_leading: called with the term, once it leads; what was before it is on disk.
+        on_deposed: called with the term that has ended; the owner must end, and answer nothing any more.
+        on_released: called with an index up to which all is on the disks of the in-sync set.
+        on_news: called with what the register tells that is not this node's.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        group: str,
+        store: ReplicaStore,
+        links: Links,
+        register: GroupRegister,
+        clock: Callable[[], float] = boottime,
+    ) -> None:
+        self.host = host
+        self.name = group
+        self.on_leading: Callable[[int], object] | None = None
+        self.on_deposed: Callable[[int], object] | None = None
+        self.on_released: Callable[[int], object] | None = None
+        self.on_news: Callable[[News], object] | None = None
+        self._store = store
+        self._links = links
+        self._register = register
+        self._clock = clock
+        self.engine = PrimaryEngine(store.engine, self._propose)
+        self._core = Replica(host, store.stored(), clock(), time.time_ns(), time.time())
+        self._addresses = Addresses(group)
+        self._wishes = Wishes(group, host)
+        self._peers: dict[str, str] = {}
+        self._commits: list[Commit] = []
+        self._written = self._told = 0
+        self._answers: deque[Event] = deque()
+        self._calls: list[Effect] = []
+        self._is_rejected = ""
+        self._full_at: float | None = None
+        self._ticked_at = self._links_at = self._room_at = float("-inf")
+        self._carry = cast("dict[type, Callable[[Any], None]]", self._carriers())
+        register.watch_group(group)
+        register.watch(HOSTS)
+        register.watch(WISHES)
+
+    def _carriers(self) -> dict[Any, Any]:
+        return {
+            effects.Send: lambda effect: self._links.send(effect.to, effect.message),
+            effects.Commit: self._commits.append,
+            effects.ReadKeys: self._read_keys,
+            effects.ReadRange: self._read_range,
+            effects.ReadGroup: lambda _: self._register.read(self.name),
+            effects.Swap: lambda effect: self._register.swap(self.name, effect.revision, effect.group),
+            effects.Leading: self._leading,
+            effects.Deposed: self._deposed,
+            effects.Accepted: lambda _: None,
+            effects.Rejected: self._rejected,
+            effects.Released: self._calls.append,
+            effects.Transferred: self._transferred,
+            effects.UncleanElection: self._unclean_election,
+            effects.CommandRefused: lambda effect: _log.warning("%s: %s", self.name, effect.reason),
+        }
+
+    # What the owner asks
+
+    @property
+    def leads(self) -> int:
+        """The term that this replica leads and takes commits in, or did until it began to hand over; 0 for none."""
+        return self._core.leads
+
+    @property
+    def takes_proposals(self) -> bool:
+        """Whether `engine` takes commits. It changes in `turn` alone."""
+        return self._core.takes_proposals
+
+    @property
+    def takes_publishes(self) -> bool:
+        """Whether enough replicas are in sync for new things to be taken in."""
+        return self._core.takes_publishes
+
+    @property
+    def index(self) -> int:
+        """Index of the last record."""
+        return self._core.index
+
+    @property
+    def released(self) -> int:
+        """Index up to which all is on the disks of the in-sync set."""
+        return self._core.released
+
+    def may_answer(self, now: float) -> bool:
+        """Whether what rests on released records may be told.
+
+        Args:
+            now: seconds on the node's clock, taken just before the flush.
+        """
+        return self._core.may_answer(now)
+
+    @property
+    def group(self) -> Group | None:
+        """What is known of the group's key in etcd."""
+        return self._core.group
+
+    def group_clock(self) -> float:
+        """Return the group's clock, in seconds since 1970: it goes on from one primary to the next."""
+        return self._core.clock(self._clock())
+
+    @property
+    def sources(self) -> list[Dealer | Router | int]:
+        """What a poller waits for; other ones once `generation` has gone up."""
+        return [*self._links.sources, self._register.fileno()]
+
+    @property
+    def generation(self) -> int:
+        """Goes up when `sources` changes."""
+        return self._links.generation
+
+    def wait_seconds(self) -> float:
+        """How long the owner's loop may wait for what comes."""
+        if self._links.more or self._calls:
+            return 0.0
+        now = self._clock()
+        links = self._links_at + LINKS_SECONDS - time.monotonic()
+        return max(0.0, min(self._tick_due() - now, links))
+
+    # What goes on
+
+    def turn(self, now: float) -> None:
+        """Take in what came, do what is due, and tell the owner of it.
+
+        Args:
+            now: seconds on the node's clock.
+
+        Raises:
+            StoreUnwritable: a commit may not be on disk. The process must end.
+        """
+        for event in self._links.receive():
+            self._step(event)
+        self._tick_links()
+        self._hear_register()
+        if now >= self._tick_due():
+            self._ticked_at = now
+            self._step(events.Tick())
+            wish = self._wishes.due(now, self._core.group, self._core.leads)
+            if wish is not None:
+                self._step(wish)
+        self._settle()
+        self._links.flush()
+        if not self._core.leads:
+            self._rest(now)
+        self._call_owner()
+
+    def close(self) -> None:
+        """Let go of links, register and store."""
+        self._links.close()
+        self._register.close()
+        self._store.close()
+
+    def _tick_due(self) -> float:
+        return max(self._ticked_at + TICK_SECONDS_MIN, min(self._core.wake, self._ticked_at + TICK_SECONDS))
+
+    def _tick_links(self) -> None:
+        now = time.monotonic()
+        if now - self._links_at >= LINKS_SECONDS:
+            self._links_at = now
+            for event in self._links.tick(now):
+                self._step(event)
+
+    def _hear_register(self) -> None:
+        for news in self._register.take():
+            if isinstance(news, ForGroup) and news.group == self.name:
+                self._step(news.event)
+            elif isinstance(news, Seen) and news.kind is HOSTS:
+                self._addresses.seen(news.entries)
+            elif isinstance(news, Seen) and news.kind is WISHES:
+                self._wishes.seen(news.entries)
+            elif self.on_news is not None:
+                self.on_news(news)
+        self._find_peers()
+
+    def _find_peers(self) -> None:
+        group = self._core.group
+        if group is None:
+            return
+        peers = self._addresses.of(group)
+        peers.pop(self.host, None)
+        if peers != self._peers:
+            self._peers = peers
+            self._links.set_peers(peers)
+
+    def _step(self, event: Event) -> None:
+        carry = self._carry
+        for effect in self._core.step(self._clock(), event):
+            carry[type(effect)](effect)
+
+    def _settle(self) -> None:
+        """Write what is to be written, and tell the core of it, until there is no more."""
+        while True:
+            self._write()
+            if self._written != self._told:
+                self._told = self._written
+                self._step(events.Durable(self._told))
+            elif self._answers:
+                self._step(self._answers.popleft())
+            elif not self._commits or self._full_at is not None:
+                return
+
+    def _write(self) -> None:
+        """Write all commits that were asked for."""
+        if self._full_at is not None and self._clock() - self._full_at < FULL_SECONDS:
+            return
+        while self._commits:
+            count = batch(self._commits)
+            try:
+                self._store.write(self._commits[:count])
+            except ReplicaFull as fault:
+                self._filled(fault)
+                return
+            self._written = self._commits[count - 1].serial
+            del self._commits[:count]
+        if self._full_at is not None:
+            self._full_at = None
+            _log.info("%s: the disk has room again", self.name)
+            self._answers.append(events.StoreFreed())
+
+    def _filled(self, fault: ReplicaFull) -> None:
+        if self._full_at is None:
+            _log.error("%s: %s", self.name, fault)
+            self._answers.append(events.StoreFull())
+        self._full_at = self._clock()
+
+    def _rest(self, now: float) -> None:
+        """Look after a store that no owner looks after."""
+        engine = self._store.engine
+        engine.rest(time.monotonic(), bool(self._links.more))
+        if now - self._room_at >= ROOM_SECONDS:
+            self._room_at = now
+            engine.give_back(now, engine.space.look(), self._full_at is not None)
+
+    def _call_owner(self) -> None:
+        """Tell the owner what has come of the turn; it may commit meanwhile."""
+        calls = self._calls.copy()
+        self._calls.clear()
+        released = 0
+        for call in calls:
+            if isinstance(call, effects.Released):
+                released = call.index
+            elif isinstance(call, effects.Deposed) and self.on_deposed is not None:
+                self.on_deposed(call.term)
+            elif isinstance(call, effects.Leading) and call.term == self._core.leads and self.on_leading is not None:
+                self.on_leading(call.term)
+        if released and self.on_released is not None:
+            self.on_released(released)
+
+    # What the core asks
+
+    def _propose(self, edits: SealedEdits, local: list[Edit], is_small: bool, deleted: int) -> None:
+        """Make a record of the owner's edits; it is on this disk when this returns.
+
+        Raises:
+            NotPrimary: this replica does not lead, or hands over.
+            StoreUnwritable: it may not be on disk. The process must end.
+        """
+        assert not self._commits, "a turn leaves nothing to be written while this replica takes proposals"
+        self._is_rejected = ""
+        self._step(events.Propose(0, edits, False))
+        if self._is_rejected:
+            raise NotPrimary(self._is_rejected)
+        self._links.flush()
+        (commit,) = self._commits
+        self._store.write_own(commit, local, is_small, deleted)
+        self._commits.clear()
+        self._written = self._told = commit.serial
+        self._step(events.Durable(commit.serial))
+
+    def _rejected(self, effect: effects.Rejected) -> None:
+        self._is_rejected = effect.reason
+
+    def _read_keys(self, effect: effects.ReadKeys) -> None:
+        self._write()
+        try:
+            self._answers.append(events.KeysRead(effect.request, self._store.read_keys(effect.keys)))
+        except TooMuch:
+            self._answers.append(events.ReadFailed(effect.request, True))
+        except RowDamaged as fault:
+            self._read_failed(effect.request, fault)
+
+    def _read_range(self, effect: effects.ReadRange) -> None:
+        self._write()
+        try:
+            self._answers.append(events.RangeRead(effect.request, *self._store.read_range(effect.start, effect.bytes)))
+        except RowDamaged as fault:
+            self._read_failed(effect.request, fault)
+
+    def _read_failed(self, request: int, fault: RowDamaged) -> None:
+        _log.error("%s: another replica cannot be brought up to date: %s", self.name, fault)
+        self._answers.append(events.ReadFailed(request, False))
+
+    def _leading(self, effect: effects.Leading) -> None:
+        _log.info("%s: %s leads term %d", self.name, self.host, effect.term)
+        self._calls.append(effect)
+
+    def _deposed(self, effect: effects.Deposed) -> None:
+        _log.info("%s: %s no longer leads term %d", self.name, self.host, effect.term)
+        self._calls.append(effect)
+
+    def _transferred(self, effect: effects.Transferred) -> None:
+        outcome = f"{effect.to} leads" if effect.done else f"{self.host} goes on; {effect.to} was not ready"
+        _log.info("%s: the transfer to %s has ended: %s", self.name, effect.to, outcome)
+
+    def _unclean_election(self, effect: effects.UncleanElection) -> None:
+        _log.warning(
+            "%s: %s is elected unclean: it keeps records up to %d, of which %d are known to have been released; what "
+            "%s hold beyond is lost",
+            self.name,
+            self.host,
+            effect.kept,
+            effect.released,
+            ", ".join(effect.in_sync),
+        )
