@@ -4,9 +4,10 @@
     etcd ───┼─► node ──► core ───────┼─► links
     owner ──┘                        └─► etcd
 
-node.py    The replica, driven by its owner's loop.
-store.py   What the core writes and reads, on an engine.
-engine.py  The engine that the owner of the primary's store has: each commit is a record.
-news.py    What the register tells beside the group's key: where the others are, and what operators wish.
-errors.py  What a replica that does not lead refuses.
+node.py       The replica, driven by its owner's loop.
+neighbours.py What it needs of its links, and of etcd.
+store.py      What the core writes and reads, on an engine.
+engine.py     The engine that the owner of the primary's store has: each commit is a record.
+news.py       What the register tells beside the group's key: where the others are, and what operators wish.
+errors.py     What a replica that does not lead refuses.
 """

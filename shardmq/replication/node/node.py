@@ -9,7 +9,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from shardmq.bus.transport.transport import Dealer, Router
 from shardmq.errors import RowDamaged
@@ -17,12 +17,12 @@ from shardmq.replication.core import effects, events
 from shardmq.replication.core.effects import Commit, Effect
 from shardmq.replication.core.events import Event
 from shardmq.replication.core.group import Group
-from shardmq.replication.core.messages import Message
 from shardmq.replication.core.replica import Replica
 from shardmq.replication.etcd.news import ForGroup, News, Seen
-from shardmq.replication.etcd.values import HOSTS, WISHES, Kind
+from shardmq.replication.etcd.values import HOSTS, WISHES
 from shardmq.replication.node.engine import PrimaryEngine
 from shardmq.replication.node.errors import NotPrimary
+from shardmq.replication.node.neighbours import GroupRegister, Links
 from shardmq.replication.node.news import Addresses, Wishes
 from shardmq.replication.node.store import ReplicaStore, TooMuch, batch
 from shardmq.replication.store.envelope import SealedEdits
@@ -47,34 +47,6 @@ ROOM_SECONDS: Final = 1.0
 _log = logging.getLogger(__name__)
 
 
-class Links(Protocol):
-    """Links with the group's other replicas: `links.peers.PeerLinks`."""
-
-    more: bool
-    generation: int
-
-    @property
-    def sources(self) -> list[Dealer | Router]: ...
-    def set_peers(self, peers: dict[str, str]) -> None: ...
-    def send(self, to: str, message: Message) -> None: ...
-    def flush(self) -> bool: ...
-    def receive(self) -> list[events.Received | events.LinkLost]: ...
-    def tick(self, now: float) -> list[events.LinkLost]: ...
-    def close(self) -> None: ...
-
-
-class GroupRegister(Protocol):
-    """The group's key in etcd: `etcd.background.BackgroundRegister`."""
-
-    def fileno(self) -> int: ...
-    def take(self) -> list[News]: ...
-    def read(self, group: str) -> None: ...
-    def swap(self, group: str, revision: int, value: Group) -> None: ...
-    def watch_group(self, group: str) -> None: ...
-    def watch(self, kind: Kind[Any]) -> None: ...
-    def close(self) -> None: ...
-
-
 class ReplicaNode:
     """One replica of a group.
 
@@ -87,6 +59,7 @@ class ReplicaNode:
         clock: seconds that go on while the machine is suspended.
 
     Attributes:
+        store: of the replica.
         engine: for the owner of the primary's store; it takes commits while `takes_proposals`.
         on_leading: called with the term, once it leads; what was before it is on disk.
         on_deposed: called with the term that has ended; the owner must end, and answer nothing any more.
@@ -109,7 +82,7 @@ class ReplicaNode:
         self.on_deposed: Callable[[int], object] | None = None
         self.on_released: Callable[[int], object] | None = None
         self.on_news: Callable[[News], object] | None = None
-        self._store = store
+        self.store = store
         self._links = links
         self._register = register
         self._clock = clock
@@ -241,7 +214,7 @@ class ReplicaNode:
         """Let go of links, register and store."""
         self._links.close()
         self._register.close()
-        self._store.close()
+        self.store.close()
 
     def _tick_due(self) -> float:
         return max(self._ticked_at + TICK_SECONDS_MIN, min(self._core.wake, self._ticked_at + TICK_SECONDS))
@@ -299,7 +272,7 @@ class ReplicaNode:
         while self._commits:
             count = batch(self._commits)
             try:
-                self._store.write(self._commits[:count])
+                self.store.write(self._commits[:count])
             except ReplicaFull as fault:
                 self._filled(fault)
                 return
@@ -318,7 +291,7 @@ class ReplicaNode:
 
     def _rest(self, now: float) -> None:
         """Look after a store that no owner looks after."""
-        engine = self._store.engine
+        engine = self.store.engine
         engine.rest(time.monotonic(), bool(self._links.more))
         if now - self._room_at >= ROOM_SECONDS:
             self._room_at = now
@@ -355,7 +328,7 @@ class ReplicaNode:
             raise NotPrimary(self._is_rejected)
         self._links.flush()
         (commit,) = self._commits
-        self._store.write_own(commit, local, is_small, deleted)
+        self.store.write_own(commit, local, is_small, deleted)
         self._commits.clear()
         self._written = self._told = commit.serial
         self._step(events.Durable(commit.serial))
@@ -366,7 +339,7 @@ class ReplicaNode:
     def _read_keys(self, effect: effects.ReadKeys) -> None:
         self._write()
         try:
-            self._answers.append(events.KeysRead(effect.request, self._store.read_keys(effect.keys)))
+            self._answers.append(events.KeysRead(effect.request, self.store.read_keys(effect.keys)))
         except TooMuch:
             self._answers.append(events.ReadFailed(effect.request, True))
         except RowDamaged as fault:
@@ -375,7 +348,7 @@ class ReplicaNode:
     def _read_range(self, effect: effects.ReadRange) -> None:
         self._write()
         try:
-            self._answers.append(events.RangeRead(effect.request, *self._store.read_range(effect.start, effect.bytes)))
+            self._answers.append(events.RangeRead(effect.request, *self.store.read_range(effect.start, effect.bytes)))
         except RowDamaged as fault:
             self._read_failed(effect.request, fault)
 

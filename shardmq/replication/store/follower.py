@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from shardmq.errors import StoreRefused
+from shardmq.replication.core.messages import Touched
 from shardmq.replication.core.note import BEGINNING, Note
 from shardmq.replication.store.faults import OutOfOrder, ReplicaFull, TermRefused
 from shardmq.replication.store.joining import begin_join, put_range
@@ -16,7 +17,6 @@ from shardmq.replication.store.note import adopt, damaged, read_note, replicas_o
 from shardmq.replication.store.record import Record, opened_record
 from shardmq.replication.store.replica import Replica
 from shardmq.replication.store.tail import opened_tail, rejoin
-from shardmq.replication.core.messages import Touched
 from shardmq.storage.engine import VERSION, Engine, Layout
 from shardmq.storage.lmdb_engine import LmdbEngine
 

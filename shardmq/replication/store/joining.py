@@ -11,11 +11,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from shardmq.replication.core.messages import Touched
 from shardmq.replication.core.note import BEGINNING, Note
 from shardmq.replication.store.faults import OutOfOrder, ReplicaFull, TermRefused
 from shardmq.replication.store.key_range import KeyRange, shared_databases, within
 from shardmq.replication.store.replica import Replica
-from shardmq.replication.core.messages import Touched
 from shardmq.storage.engine import Edit, Engine
 
 DELETED_MAX: Final = 10_000

@@ -10,13 +10,13 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from shardmq.replication.core.messages import Touched
 from shardmq.replication.core.note import Note, Number
 from shardmq.replication.store.envelope import Content, EnvelopeWriter, Kind, opened
 from shardmq.replication.store.faults import OutOfOrder, ReplicaFull, TermRefused
 from shardmq.replication.store.key_range import checked_value
 from shardmq.replication.store.record_ring import RecordRing
 from shardmq.replication.store.replica import Replica
-from shardmq.replication.core.messages import Touched
 from shardmq.storage.engine import Edit, Engine
 
 TAIL_BYTES_MAX: Final = 64 << 20

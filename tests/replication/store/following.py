@@ -22,9 +22,9 @@ from typing import Any
 import msgspec
 
 from shardmq.coordinator.storage.schema import LAYOUT as REGISTRY
+from shardmq.replication.core.messages import Touched
 from shardmq.replication.core.note import Note
 from shardmq.replication.store.follower import FollowerStore
-from shardmq.replication.core.messages import Touched
 from shardmq.shards.storage.schema import LAYOUT
 
 HELLO, PROMISE, RECORD, TAIL, JOIN, RANGE = range(6)

@@ -131,7 +131,9 @@ def test_a_damaged_note_is_refused_and_found_by_a_check(folder: Path) -> None:
 
 def _damage(folder: Path, opened: tuple[Store, ReplicatedEngine]) -> None:
     layout = opened[1].layout
-    value = bytearray(layout.stored_value(REPLICA, NOTE, msgspec.msgpack.encode((opened[1].replica.note, opened[1].replica.clock))))
+    value = bytearray(
+        layout.stored_value(REPLICA, NOTE, msgspec.msgpack.encode((opened[1].replica.note, opened[1].replica.clock)))
+    )
     content = bytearray((folder / "data.mdb").read_bytes())
     place = content.index(value)
     while place >= 0:
