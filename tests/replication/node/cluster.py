@@ -74,7 +74,7 @@ class Process:
         self.cluster.terms.append((term, self.host))
         self.traffic.go_on(self.node.engine)
 
-    def _deposed(self, term: int) -> None:
+    def _deposed(self, _: int) -> None:
         self.is_over = True
         self.waiting.clear()
 

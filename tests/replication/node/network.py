@@ -108,7 +108,7 @@ class MemoryLinks:
                 events.append(Received(source, opened(_decode(data), self._engine)))
         return events
 
-    def tick(self, now: float) -> list[LinkLost]:
+    def tick(self, _: float) -> list[LinkLost]:
         return []
 
     def close(self) -> None:
