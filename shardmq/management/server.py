@@ -16,6 +16,7 @@ from shardmq.management.own import ENDPOINTS as OWN_ENDPOINTS
 from shardmq.management.page import page_file
 from shardmq.management.state.callers import Caller, Callers, Credentials
 from shardmq.management.state.facts import Facts
+from shardmq.management.state.large_requests import LargeRequests
 from shardmq.management.state.sessions import Sessions
 from shardmq.management.web.audit import Audit
 from shardmq.management.web.authentication import (
@@ -29,7 +30,7 @@ from shardmq.management.web.authentication import (
     credentials_of,
     of_session,
 )
-from shardmq.management.web.call import BODY_BYTES_MAX, QUERY_BYTES_MAX, Call, content_of
+from shardmq.management.web.call import BODY_BYTES_MAX, QUERY_BYTES_MAX, Body, Call
 from shardmq.management.web.encoding import encoded
 from shardmq.management.web.endpoint import PREFIX, Answer, Endpoint, Right
 from shardmq.management.web.errors import NOT_MANAGER, PEERS_FAULTS, REFUSED_LOGIN, ApiError
@@ -37,9 +38,6 @@ from shardmq.management.web.streaming import send, whole
 
 REQUEST_SECONDS: Final = 60.0
 """For one request, its body included."""
-
-LARGE_REQUESTS_MAX: Final = 4
-"""Requests with large bodies that are carried out at once; more wait."""
 
 _log = logging.getLogger(__name__)
 
@@ -89,7 +87,7 @@ class Server:
         self._own = own
         self._sessions = Sessions()
         self._audit = Audit()
-        self._large = asyncio.Semaphore(LARGE_REQUESTS_MAX)
+        self._large = LargeRequests()
 
     def application(self) -> web.Application:
         """The application for aiohttp, with all routes."""
@@ -156,7 +154,7 @@ class Server:
     async def _log_in(self, request: web.Request) -> web.StreamResponse:
         """Begin a session of the page: a form with `username` and `password`, as RabbitMQ's has it."""
         check_site(request)
-        form = parse_form(await content_of(request, BODY_BYTES_MAX))
+        form = parse_form(await Body(request, BODY_BYTES_MAX).rest())
         user, password = form.get("username", ""), form.get("password", "")
         if not user:
             raise ApiError.bad_request("give a form with username and password")
@@ -183,8 +181,8 @@ class Server:
         call = Call(request, caller, self._facts, endpoint.body_bytes_max)
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
-                if endpoint.body_bytes_max > BODY_BYTES_MAX:
-                    async with self._large:
+                if endpoint.body_bytes_max > BODY_BYTES_MAX and not await call.is_small(self._large):
+                    async with self._large.place(call.user):
                         answer = await _carried_out(endpoint, call, caller)
                 else:
                     answer = await _carried_out(endpoint, call, caller)

@@ -1,12 +1,14 @@
 """What a caller may do wrong, and a shard that stands still while lists are asked for; over real processes."""
 
 import asyncio
+import contextlib
 import http.client
 import os
 import re
 import signal
 import socket
 import time
+from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator
 from urllib.parse import quote
 
@@ -16,6 +18,7 @@ from aiohttp import web
 import shardmq
 from shardmq.cmd.run.broker import Broker
 from shardmq.management.web import streaming
+from shardmq.management.web.call import STALLED_SECONDS
 from tests.management.browser import Browser, Refused
 from tests.management.test_large_answers import AUTHORIZATION
 
@@ -126,6 +129,33 @@ def test_who_speaks_nonsense_is_told_so_and_leaves_no_traceback(
     assert connection.getresponse().status == 200
     connection.close()
     assert "Traceback" not in managed.log.read_text()
+
+
+def test_bodies_that_do_not_come_on_hold_up_neither_others_nor_who_sends_them(managed: Broker, admin: Browser) -> None:
+    host, port = managed.management_url.split("/")[2].split(":")
+    head = "POST /api/{} HTTP/1.1|Host: x|Content-Length: 9000000|Authorization: {}||"
+    with contextlib.ExitStack() as stack, shardmq.connect(managed.url) as connection:
+        connection.user_put("slow", "slow", tags=["administrator"])
+        clients: list[socket.socket] = []
+        slow = f"Basic {b64encode(b'slow:slow').decode()}"
+        for path, who, size in (
+            ("definitions", slow, 400_000),  # has a place, and stops
+            ("definitions", slow, 400_000),
+            ("definitions", slow, 400_000),  # waits for one
+            ("exchanges/%2F/amq.topic/publish", slow, 400_000),
+            ("definitions", AUTHORIZATION["Authorization"], 100),  # needs none
+        ):
+            for _ in range(8):
+                client = stack.enter_context(socket.create_connection((host, int(port)), timeout=20))
+                clients.append(client)
+                client.sendall(head.format(path, who).replace("|", "\r\n").encode() + b" " * size)
+        began = time.monotonic()
+        exchange = {"name": "after", "vhost": "/", "type": "topic"}
+        admin.post("/definitions", {"exchanges": [exchange], "unknown": "x" * 2_000_000})
+        admin.post("/definitions", {"exchanges": [exchange]})
+        assert time.monotonic() - began < STALLED_SECONDS / 2
+        assert b" 408 " in clients[0].recv(65_536)  # others wait for its place
+        assert time.monotonic() - began < STALLED_SECONDS
 
 
 def test_lists_and_metrics_come_while_a_shard_stands_still_and_say_what_is_missing(

@@ -1,10 +1,12 @@
 """All that is durable, in the shape of RabbitMQ's definitions: out as a file, in as JSON or from a form."""
 
+import asyncio
 import logging
 from typing import Final
 from urllib.parse import quote
 
-from aiohttp import BodyPartReader
+from aiohttp import BodyPartReader, MultipartReader, StreamReader
+from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http_exceptions import HttpProcessingError
 
 from shardmq.management.web.call import LARGE_BYTES_MAX, Call, Row, as_table, too_large
@@ -76,13 +78,22 @@ async def _definitions(call: Call) -> Row:
     if not call.request.content_type.startswith("multipart/"):
         return await call.body()
     try:
-        form = await call.request.multipart()
+        form = MultipartReader(call.request.headers, _stream(await call.content()))
         while (part := await form.next()) is not None:
             if isinstance(part, BodyPartReader) and part.name == "file":
                 return as_table(await _content(part))
     except (ValueError, AssertionError, HttpProcessingError) as fault:
         raise ApiError.bad_request(f"the form cannot be read: {fault}") from fault
     raise ApiError.bad_request("the form has no field 'file' with definitions")
+
+
+def _stream(content: bytes) -> StreamReader:
+    """A body that has come, as aiohttp reads forms."""
+    loop = asyncio.get_running_loop()
+    stream = StreamReader(BaseProtocol(loop), len(content) + 1, loop=loop)
+    stream.feed_data(content)
+    stream.feed_eof()
+    return stream
 
 
 async def _content(part: BodyPartReader) -> bytes:

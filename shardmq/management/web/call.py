@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 from collections.abc import Awaitable
 from typing import Any, Final, cast
 
@@ -13,6 +14,7 @@ from shardmq.client.api.statistics import ListQuery
 from shardmq.errors import AuthenticationFailed, NotFound, ReplyCode
 from shardmq.management.state.callers import Caller
 from shardmq.management.state.facts import Facts
+from shardmq.management.state.large_requests import LargeRequests
 from shardmq.management.web.authentication import PAGE_HEADER
 from shardmq.management.web.errors import NO_ACCESS, PEERS_FAULTS, ApiError
 from shardmq.topology.entities import SEE_ALL_TAGS
@@ -27,8 +29,16 @@ LARGE_BYTES_MAX: Final = 32 << 20
 
 QUERY_BYTES_MAX: Final = 8192
 
+AHEAD_BYTES: Final = 256 << 10
+"""So much of a large body is read before it takes one of the few places: smaller ones need none, nor do those that do
+not come on."""
+
 STALLED_SECONDS: Final = 10.0
-"""A body of which nothing comes for so long is given up: few with large ones are taken in at once."""
+"""A body of which nothing comes for so long is given up."""
+
+LOOK_SECONDS: Final = 1.0
+LOOK_BYTES: Final = 32 << 10
+"""A body that has a place which others wait for is given up where less than this comes in this time."""
 
 
 class Call:
@@ -46,7 +56,7 @@ class Call:
         self.facts = facts
         self.query = request.query
         self._caller = caller
-        self._body_bytes_max = body_bytes_max
+        self._body = Body(request, body_bytes_max)
 
     @property
     def caller(self) -> Caller:
@@ -163,7 +173,15 @@ class Call:
         Raises:
             ApiError: it is too large.
         """
-        return await content_of(self.request, self._body_bytes_max)
+        return await self._body.rest()
+
+    async def is_small(self, places: LargeRequests) -> bool:
+        """Read the beginning of the body; returns whether that is all of it. The rest needs one of the places.
+
+        Raises:
+            ApiError: it is too large, or does not come on.
+        """
+        return await self._body.begin(places)
 
     async def body(self) -> Row:
         """The request's body as a table; none and null are an empty one.
@@ -174,28 +192,85 @@ class Call:
         return as_table(await self.content())
 
 
-async def content_of(request: web.Request, most: int) -> bytes:
-    """A request's body.
+class Body:
+    """A request's body, as far as it has come.
 
-    Raises:
-        ApiError: it is too large, does not come on, or is not what its headers say.
+    Args:
+        request: of aiohttp.
+        most: bytes that it may have.
     """
-    if (request.content_length or 0) > most:
-        raise too_large(most)
-    parts, size = [], 0
-    try:
-        while part := await asyncio.wait_for(request.content.read(1 << 16), STALLED_SECONDS):
-            size += len(part)
-            if size > most:
-                raise too_large(most)
-            parts.append(part)
-    except TimeoutError:
-        reason = f"nothing of the body came for {STALLED_SECONDS:.0f} s"
-        raise ApiError(408, "request_timeout", reason, {"Connection": "close"}) from None
-    except PEERS_FAULTS as fault:
-        reason = f"the body cannot be read: {' '.join(str(fault).split()) or 'the connection was lost'}"
-        raise ApiError(400, "bad_request", reason, {"Connection": "close"}) from fault
-    return b"".join(parts)
+
+    def __init__(self, request: web.Request, most: int) -> None:
+        self._request = request
+        self._most = most
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._places: LargeRequests | None = None
+        self._looked_at, self._size_then = time.monotonic(), 0
+
+    async def begin(self, places: LargeRequests) -> bool:
+        """Read as much as needs no place; returns whether that is all of it.
+
+        Raises:
+            ApiError: it is too large, does not come on, or is not what its headers say.
+        """
+        while self._size < AHEAD_BYTES:
+            if not await self._read():
+                return True
+        self._places = places
+        return False
+
+    async def rest(self) -> bytes:
+        """Read what is left, and join it with what came before.
+
+        Raises:
+            ApiError: it is too large, does not come on, or is not what its headers say.
+        """
+        self._looked_at = time.monotonic()  # it may have waited for its place
+        while await self._read():
+            pass
+        return b"".join(self._parts)
+
+    async def _read(self) -> bool:
+        """Read a part, if there is one more."""
+        if (self._request.content_length or 0) > self._most:
+            raise too_large(self._most)
+        try:
+            part = await self._next()
+        except PEERS_FAULTS as fault:
+            reason = f"the body cannot be read: {' '.join(str(fault).split()) or 'the connection was lost'}"
+            raise ApiError(400, "bad_request", reason, {"Connection": "close"}) from fault
+        self._size += len(part)
+        if self._size > self._most:
+            raise too_large(self._most)
+        self._parts.append(part)
+        return bool(part)
+
+    async def _next(self) -> bytes:
+        begun = time.monotonic()
+        while True:
+            self._look()
+            try:
+                return await asyncio.wait_for(self._request.content.read(1 << 16), LOOK_SECONDS)
+            except TimeoutError:
+                if time.monotonic() - begun >= STALLED_SECONDS:
+                    raise _late(f"nothing of the body came for {STALLED_SECONDS:.0f} s") from None
+
+    def _look(self) -> None:
+        """Give up a body that comes slowly while others wait for its place."""
+        now = time.monotonic()
+        if now - self._looked_at < LOOK_SECONDS:
+            return
+        came = self._size - self._size_then
+        self._looked_at, self._size_then = now, self._size
+        if came < LOOK_BYTES and self._places is not None and self._places.is_waited_for:
+            raise _late(
+                f"{came} bytes of the body came in {LOOK_SECONDS:.0f} s, while others wait; send it again, faster"
+            )
+
+
+def _late(reason: str) -> ApiError:
+    return ApiError(408, "request_timeout", reason, {"Connection": "close"})
 
 
 def as_table(content: bytes) -> Row:
