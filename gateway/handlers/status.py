@@ -12,7 +12,10 @@ ANSWER_SECONDS: Final = 2.0
 
 
 def gather(state: GatewayState, reply: Reply) -> None:
-    """Ask every process for its status; the result has `processes` and `queues`, one table for each."""
+    """Ask every process for its status; the result has `processes` and `queues`, one table for each.
+
+    In a broker on several hosts it has `groups` of replicas as well, and where processes run.
+    """
 
     def join(processes: list[dict[str, Any]]) -> None:
         queues: list[dict[str, Any]] = []
@@ -22,7 +25,12 @@ def gather(state: GatewayState, reply: Reply) -> None:
             others += table.pop("others") if table["role"] == "coordinator" else ()
         processes = sorted([*processes, *others], key=lambda row: (row["role"], len(row["process"]), row["process"]))
         queues.sort(key=lambda row: (row["vhost"], row["name"]))
-        reply({"processes": processes, "queues": queues})
+        primaries = state.primaries
+        if primaries is None:
+            reply({"processes": processes, "queues": queues})
+            return
+        placed = [{**row, **primaries.place(row["process"])} for row in processes]
+        reply({"processes": placed, "queues": queues, "groups": primaries.table()})
 
     collector = AnswerCollector(len(state.links) + 2, join)
     collector.take(state.table())

@@ -37,6 +37,16 @@ from shardmq.runtime.watermarks import WatermarkMonitor
 from shardmq.topology.topology import Topology
 
 
+class Primaries(Protocol):
+    """Knows the hosts of a broker, and what they do."""
+
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each group of replicas."""
+
+    def place(self, process: str) -> dict[str, Any]:
+        """Where the process of a group is, as fields of its row of the status."""
+
+
 class Writer(Protocol):
     """A connection with something to send."""
 
@@ -93,6 +103,7 @@ class GatewayState:
         retuned: channels whose limits are others from the end of the pass on.
         ticking: called with the monotonic time at every tick.
         wake: schedules the end of the pass; the loop sets it.
+        primaries: of a broker on several hosts; None of one.
     """
 
     def __init__(
@@ -141,6 +152,7 @@ class GatewayState:
         self.writers: list[Writer] = []
         self.retuned: list[RetunedChannel] = []
         self.wake: Callable[[], object] = lambda: None
+        self.primaries: Primaries | None = None
         limit = memory_default(len(shards) + 1) if rss_bytes_max is None else rss_bytes_max
         self.watermarks = WatermarkMonitor(name, limit, "clients have to read what is sent to them")
         self.lender = Lender(limit // LOANS_SHARE)

@@ -57,6 +57,7 @@ class PrimaryFinder:
 
     def __init__(self, state: GatewayState, directory: PrimaryDirectory) -> None:
         self._state = state
+        state.primaries = directory.primaries
         self._loop = asyncio.get_running_loop()
         self._fd = directory.fileno()
         links = {link.name: link.dialer for link in state.links}

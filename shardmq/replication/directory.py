@@ -6,7 +6,7 @@ Gateways and coordinators find shards by it. While etcd is away, what was known 
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from shardmq.replication.core.group import Group
 from shardmq.replication.etcd.background import BackgroundRegister
@@ -74,6 +74,28 @@ class Primaries:
             return Primary(group, known.term if known else 0)
         host = self.hosts.get(known.primary)
         return Primary(group, known.term, known.primary, host.addresses.get(group, "") if host else "")
+
+    def place(self, process: str) -> dict[str, Any]:
+        """Where a process runs by its name, as `shard-0` or `a.gateway-0`: its host, and of a primary its term."""
+        host, _, group = process.rpartition(".")
+        if group not in self.groups:
+            return {"host": host}
+        primary = self.of(group)
+        return {"host": primary.host, "term": primary.term}
+
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each group, the coordinator first: who leads which term, who is in sync and who is to be."""
+        return [
+            {
+                "group": name,
+                "term": group.term,
+                "primary": group.primary,
+                "in_sync": sorted(group.in_sync),
+                "replicas": sorted(group.replicas),
+                "min_in_sync": group.min_in_sync,
+            }
+            for name, group in sorted(self.groups.items(), key=lambda item: (len(item[0]), item[0]))
+        ]
 
     def _is_newer(self, kind: str, entry: Entry[Group] | Entry[Host]) -> bool:
         key = kind, entry.name

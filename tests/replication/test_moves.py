@@ -149,7 +149,14 @@ def test_what_lives_with_its_clients_outlives_the_coordinators_move(
         assert channel.queue_declare("transient", passive=True).messages == 0
         assert shares() == before
         state = connection.status()
-        assert {"a.gateway-0", "b.gateway-0"} <= {row["process"] for row in state["processes"]}
+        hosts = {row["process"]: (row["host"], row.get("term")) for row in state["processes"]}
+        assert hosts == {
+            "a.gateway-0": ("a", None),
+            "b.gateway-0": ("b", None),
+            **{group: (moving.leads[group], moving.terms[group]) for group in moving.groups},
+        }
+        leads = {row["group"]: (row["primary"], row["term"], row["in_sync"]) for row in state["groups"]}
+        assert leads == {group: (moving.leads[group], moving.terms[group], ["a", "b"]) for group in moving.groups}
         queues = [row["name"] for row in state["queues"]]
         assert queues.count("asked of both") == 1
         channel.queue_delete("asked of both")

@@ -42,7 +42,7 @@ def with_rates(before: Status, now: Status, seconds: float) -> Status:
     A process that was restarted between the looks counts from zero; so does a queue that is new.
     """
     queues = {queue["id"]: queue for queue in before["queues"]}
-    processes = {process["pid"]: process for process in before["processes"]}
+    processes = {_key(process): process for process in before["processes"]}
 
     def risen(total: str, row: dict[str, Any], old: dict[str, Any]) -> float:
         gain = float(row[total] - old.get(total, 0))
@@ -51,8 +51,8 @@ def with_rates(before: Status, now: Status, seconds: float) -> Status:
     return {
         **now,
         "processes": [
-            {**row, "cpu_percent": round(100 * risen("cpu_seconds", row, processes[row["pid"]]), 1)}
-            if row["pid"] in processes
+            {**row, "cpu_percent": round(100 * risen("cpu_seconds", row, processes[_key(row)]), 1)}
+            if _key(row) in processes
             else {**row, "cpu_percent": None}
             for row in now["processes"]
         ],
@@ -61,3 +61,8 @@ def with_rates(before: Status, now: Status, seconds: float) -> Status:
             for row in now["queues"]
         ],
     }
+
+
+def _key(process: dict[str, Any]) -> tuple[str | None, int]:
+    """What no other process has: hosts count their processes alike."""
+    return process.get("host"), process["pid"]

@@ -56,6 +56,12 @@ PROCESS_COLUMNS: Final = (
     _stored("store", "file_bytes"),
     _stored("in use", "used_bytes"),
 )
+HOST_COLUMNS: Final = (
+    Column("host"),
+    Column("term", lambda row: row.get("term"), is_number=True, text=str),
+)
+"""Of processes in a broker on several hosts; the term is a primary's."""
+
 QUEUE_COLUMNS: Final = (
     Column("queue", _queue_name, style=lambda row: "red" if "out_of_service" in row else ""),
     *(Column(name, is_number=True) for name in ("ready", "unacked", "consumers")),
@@ -106,8 +112,9 @@ def status(*, interval: float, watch: bool, url: str, as_json: bool) -> None:
 
 def print_lines(state: Status) -> None:
     """Print the state for pipes: a line begins with "process", "queue" or "note"."""
+    columns = (*PROCESS_COLUMNS, *HOST_COLUMNS) if "groups" in state else PROCESS_COLUMNS
     for row in state["processes"]:
-        click.echo("\t".join(("process", *(plain(column.of(row)) for column in PROCESS_COLUMNS))))
+        click.echo("\t".join(("process", *(plain(column.of(row)) for column in columns))))
     for row in state["queues"]:
         click.echo("\t".join(("queue", *(plain(column.of(row)) for column in QUEUE_COLUMNS))))
     for sentence, _ in notes(state):
@@ -137,7 +144,8 @@ def page(state: Status, width: int, height: int | None = None) -> "tuple[Group, 
     if processes:
         shown = processes if room_of_processes is None else busiest(processes, _process_load, room_of_processes)
         caption = ", ".join(filter(None, [_held(processes), hidden(len(processes) - len(shown))]))
-        tables.append(Table("processes", PROCESS_COLUMNS, shown, caption).fitted(width))
+        columns = (PROCESS_COLUMNS[0], *HOST_COLUMNS, *PROCESS_COLUMNS[1:]) if "groups" in state else PROCESS_COLUMNS
+        tables.append(Table("processes", columns, shown, caption).fitted(width))
     shown = queues if room_of_queues is None else busiest(queues, _queue_load, room_of_queues)
     caption = ", ".join(filter(None, [counted(len(queues), "queue"), hidden(len(queues) - len(shown))]))
     queue_table, needed = Table("queues", QUEUE_COLUMNS, shown, caption).fitted(width)
@@ -176,7 +184,7 @@ def notes(state: Status) -> list[tuple[str, str]]:
     processes = state["processes"]
     said = [(f"publishers wait: {alarm}", "red") for row in processes for alarm in row.get("alarms", [])]
     said += [(found["text"], "red") for row in processes for found in row.get("damaged", [])]
-    said += [(sentence, "yellow") for sentence in logins(processes)]
+    said += [(sentence, "yellow") for sentence in [*groups(state.get("groups", ())), *logins(processes)]]
     said += [(sentence, "") for sentence in transactions(processes)]
     return [(own(state["own"]), ""), *said] if "own" in state else said
 
@@ -185,6 +193,23 @@ def own(held: dict[str, int]) -> str:
     """What a user holds who does not see the processes."""
     words = [counted(number, noun.removesuffix("s")) for noun, number in held.items()]
     return f"this user has {words[0]}, {words[1]} and {words[2]}; processes are shown to the tag 'monitoring'"
+
+
+def groups(rows: "Sequence[Row]") -> list[str]:
+    """What is to be said of groups of replicas: nothing where all replicas are in sync."""
+    said = []
+    for row in rows:
+        lacking = [host for host in row["replicas"] if host not in row["in_sync"]]
+        if not row["primary"]:
+            said.append(f"{row['group']} was never led; `shardmq shard list` shows its replicas")
+        elif len(row["in_sync"]) < row["min_in_sync"]:
+            said.append(
+                f"{row['group']} refuses publishes: in sync is {', '.join(row['in_sync'])} alone, and "
+                f"{row['min_in_sync']} hosts have to be"
+            )
+        elif lacking:
+            said.append(f"{row['group']} is led by {row['primary']}, and not in sync on {', '.join(lacking)}")
+    return said
 
 
 def logins(processes: list[Row]) -> list[str]:

@@ -61,6 +61,8 @@ def sum_up(state: GatewayState, vhosts: Collection[str], sees_all: bool, is_deta
             )
             result["alarms"] = sorted({text for table in processes for text in table.get("alarms", ())})
             shown = [{name: table[name] for name in table if name not in _SUMMED} for table in processes]
+            if state.primaries is not None:
+                shown = [{**row, **state.primaries.place(row["process"])} for row in shown]
             result["processes"] = sorted(shown, key=lambda row: (row["role"], len(row["process"]), row["process"]))
         reply(result)
 

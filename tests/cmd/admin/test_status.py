@@ -90,3 +90,30 @@ def test_a_page_of_any_height_has_everything_in_the_brokers_order() -> None:
     assert not any("not shown" in line for line in lines)
     assert sum(line.startswith("shard-") for line in lines) == 70
     assert PROCESS_COLUMNS[0].name == "process"
+
+
+def group(name: str, primary: str, in_sync: list[str], min_in_sync: int = 1) -> dict[str, object]:
+    replicas = ["a", "b"]
+    row: dict[str, object] = {"group": name, "term": 3, "primary": primary, "in_sync": in_sync, "replicas": replicas}
+    return {**row, "min_in_sync": min_in_sync}
+
+
+def test_of_several_hosts_it_shows_who_leads_and_what_is_not_in_sync() -> None:
+    rows = [group("coordinator", "a", ["a", "b"]), group("shard-0", "b", ["b"]), group("shard-1", "a", ["a"], 2)]
+    several = {**state(2, 1), "groups": [*rows, group("shard-2", "", ["a"])]}
+    for number, row in enumerate(several["processes"]):  # type: ignore[arg-type]
+        row.update(host="ab"[number], term=number + 3)
+    lines = drawn(lambda: page(several, 80)[0], 80)
+    assert max(map(len, lines)) <= 80
+    [header] = [line.split() for line in lines if line.lstrip().startswith("process ")]
+    assert header[:3] == ["process", "host", "term"]
+    assert [line.split()[:3] for line in lines if line.startswith("shard-") and "up" not in line][:2] == [
+        ["shard-0", "a", "3"],
+        ["shard-1", "b", "4"],
+    ]
+    text = " ".join(" ".join(lines).split())
+    assert "shard-0 is led by b, and not in sync on a" in text
+    assert "shard-1 refuses publishes: in sync is a alone, and 2 hosts have to be" in text
+    assert "shard-2 was never led" in text
+    assert "coordinator is led" not in text
+    assert "host" not in " ".join(drawn(lambda: page(state(2, 1), 80)[0], 80))

@@ -24,7 +24,8 @@ class AdministrationRequests(ABC):
         """The state of every process and queue, as `shardmq status` shows it.
 
         Users without the tag administrator or monitoring are told of no processes, of the queues in their virtual
-        hosts, and as "own" how many connections, channels and consumers they have.
+        hosts, and as "own" how many connections, channels and consumers they have. A broker on several hosts has
+        "groups", too: who leads which term of each shard and of the coordinator, and which hosts are in sync.
         """
         return await self._ask(administration.status())
 
