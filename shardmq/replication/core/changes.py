@@ -92,7 +92,8 @@ class GroupChanges:
 
     def may_grow(self, peer: Peer) -> bool:
         """Whether a learner lacks nothing but what is under way."""
-        is_there = peer.stream and peer.is_complete and not self._is_gone(peer) and not peer.must_leave
+        is_heard = self._state.now - peer.answered <= SILENT_SECONDS  # else the lease would end with its growth
+        is_there = peer.stream and peer.is_complete and is_heard and not peer.must_leave
         return bool(is_there) and self.is_settled() and peer.acked >= self._state.released
 
     def is_settled(self) -> bool:

@@ -17,6 +17,7 @@ from shardmq.replication.core import effects, events
 from shardmq.replication.core.effects import Commit, Effect
 from shardmq.replication.core.events import Event
 from shardmq.replication.core.group import Group
+from shardmq.replication.core.messages import Beat, Handover
 from shardmq.replication.core.replica import Replica
 from shardmq.replication.etcd.news import ForGroup, News, Seen
 from shardmq.replication.etcd.values import HOSTS, WISHES
@@ -38,11 +39,12 @@ TICK_SECONDS_MIN: Final = 0.02
 LINKS_SECONDS: Final = 0.1
 """Between two ticks of the links."""
 
-FULL_SECONDS: Final = 1.0
-"""Before a full disk is tried again."""
+HANDOVER_SECONDS: Final = 0.2
+"""How long the owner is not told that its term ended by a transfer, so that its process does not end before the next
+primary has heard that it may begin: what a process has not sent is lost with it. It is heard sooner, most often."""
 
 ROOM_SECONDS: Final = 1.0
-"""Between two looks at a follower's free space."""
+"""Between two looks at a follower's free space, and before a full disk is tried again."""
 
 _log = logging.getLogger(__name__)
 
@@ -97,6 +99,7 @@ class ReplicaNode:
         self._calls: list[Effect] = []
         self._is_rejected = ""
         self._full_at: float | None = None
+        self._heir: tuple[str, Handover, float] | None = None
         self._ticked_at = self._links_at = self._room_at = float("-inf")
         self._carry = cast("dict[type, Callable[[Any], None]]", self._carriers())
         register.watch_group(group)
@@ -105,7 +108,7 @@ class ReplicaNode:
 
     def _carriers(self) -> dict[Any, Any]:
         return {
-            effects.Send: lambda effect: self._links.send(effect.to, effect.message),
+            effects.Send: self._send,
             effects.Commit: self._commits.append,
             effects.ReadKeys: self._read_keys,
             effects.ReadRange: self._read_range,
@@ -177,7 +180,7 @@ class ReplicaNode:
 
     def wait_seconds(self) -> float:
         """How long the owner's loop may wait for what comes."""
-        if self._links.more or self._calls:
+        if self._links.more or (self._calls and self._heir is None):
             return 0.0
         now = self._clock()
         links = self._links_at + LINKS_SECONDS - time.monotonic()
@@ -196,6 +199,8 @@ class ReplicaNode:
         """
         for event in self._links.receive():
             self._step(event)
+            if self._heir is not None and isinstance(event, events.Received):
+                self._heard(event)
         self._tick_links()
         self._hear_register()
         if now >= self._tick_due():
@@ -267,7 +272,7 @@ class ReplicaNode:
 
     def _write(self) -> None:
         """Write all commits that were asked for."""
-        if self._full_at is not None and self._clock() - self._full_at < FULL_SECONDS:
+        if self._full_at is not None and self._clock() - self._full_at < ROOM_SECONDS:
             return
         while self._commits:
             count = batch(self._commits)
@@ -299,6 +304,8 @@ class ReplicaNode:
 
     def _call_owner(self) -> None:
         """Tell the owner what has come of the turn; it may commit meanwhile."""
+        if self._heir is not None and self._clock() < self._heir[2]:
+            return
         calls = self._calls.copy()
         self._calls.clear()
         released = 0
@@ -332,6 +339,18 @@ class ReplicaNode:
         self._commits.clear()
         self._written = self._told = commit.serial
         self._step(events.Durable(commit.serial))
+
+    def _send(self, effect: effects.Send) -> None:
+        if isinstance(effect.message, Handover):
+            self._heir = effect.to, effect.message, self._clock() + HANDOVER_SECONDS
+        self._links.send(effect.to, effect.message)
+
+    def _heard(self, event: events.Received) -> None:
+        """The next primary is there, and need not be told any more."""
+        assert self._heir is not None
+        name, handover, _ = self._heir
+        if event.sender == name and isinstance(event.message, Beat) and event.message.term >= handover.term:
+            self._heir = None
 
     def _rejected(self, effect: effects.Rejected) -> None:
         self._is_rejected = effect.reason

@@ -262,6 +262,7 @@ class ReplicaStore:
         if space.left < _ROOM * size:
             space.look()
         if space.left >= _ROOM * size:
+            space.left -= size
             self._full_bytes = 0
             return
         adds = sum([len(value) for value in values if value is not None])

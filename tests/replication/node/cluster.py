@@ -64,7 +64,7 @@ class Process:
         self.node = ReplicaNode(host, "shard-0", store, self.links, self.register, cluster.clock)
         self.node.on_leading = self._leading
         self.node.on_deposed = self._deposed
-        self.traffic = Traffic(cluster.dice.randrange(1 << 30))
+        self.traffic = Traffic(cluster.dice.randrange(1 << 30), cluster.bytes_max)
         self.is_over = False
         self.frozen_until = 0.0
         self.waiting: deque[tuple[int, int, list[Edit]]] = deque()
@@ -103,6 +103,7 @@ class Cluster:
     Attributes:
         odds: of being killed before a commit, and as many after it.
         rate: how many of the turns commit something.
+        bytes_max: of a message, in processes that are started from now on.
         written: edits of each record, by term and index.
         answered: terms and indexes that a client was answered.
         terms: who led.
@@ -119,6 +120,7 @@ class Cluster:
         self.network.now = self.etcd.now = self.now
         self.odds = 0.0
         self.rate = 0.5
+        self.bytes_max = 300
         self.is_busy = True
         self.written: dict[tuple[int, int], list[Edit]] = {}
         self.answered: list[tuple[int, int]] = []
@@ -167,6 +169,10 @@ class Cluster:
         """A host's disk is another one, which is empty."""
         self.kill(host)
         shutil.rmtree(self.folder / host)
+
+    def fill(self, host: str, is_full: bool) -> None:
+        """Leave a disk no room, or all it has."""
+        self.processes[host].engine.space._margin_bytes = 1 << 50 if is_full else 0
 
     def freeze(self, host: str, seconds: float) -> None:
         self.processes[host].frozen_until = self.now + seconds

@@ -1,13 +1,19 @@
 """A group of three nodes on real stores, with a network and a register that fail."""
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from shardmq.replication.core.note import BEGINNING
+from shardmq.replication.etcd.values import Wish
+from shardmq.shards.storage.schema import INDEX, PLACE, SEGMENTS
+from shardmq.storage.checksums import sealed_row
+from shardmq.storage.engine import Edit
 from tests.replication.node.cluster import Cluster
-from tests.replication.store.stores import room
+from tests.replication.store.stores import room, size_of
 
 
 @pytest.fixture
@@ -66,3 +72,126 @@ def fault(cluster: Cluster) -> None:
             if host not in group.in_sync:
                 cluster.wipe(host)
                 cluster.start(host)
+
+
+@pytest.fixture
+def cluster(folder: Path) -> Iterator[Cluster]:
+    """Three replicas in sync, of which `a` leads."""
+    with closing(Cluster(folder, 3)) as cluster:
+        until(cluster, lambda: len(cluster.etcd.group.in_sync) == 3)
+        cluster.run(0.5)
+        yield cluster
+
+
+def until(cluster: Cluster, holds: Callable[[], object], seconds: float = 10.0) -> float:
+    """Go on until something holds; returns how long that took."""
+    began = cluster.now
+    while not holds():
+        assert cluster.now < began + seconds, cluster.etcd.changes
+        cluster.step()
+    return cluster.now - began
+
+
+def test_a_follower_that_is_frozen_briefly_stays_and_one_for_good_stalls_nobody_for_long(cluster: Cluster) -> None:
+    cluster.freeze("b", 0.5)
+    cluster.run(2)
+    assert len(cluster.etcd.group.in_sync) == 3
+    cluster.freeze("b", 30)
+    cluster.run(0.3)
+    stalled = cluster.answered_at
+    until(cluster, lambda: cluster.answered_at > stalled)
+    assert cluster.answered_at - stalled < 1.5
+    assert cluster.etcd.group.in_sync == ("a", "c")
+    cluster.processes["b"].frozen_until = 0.0
+    until(cluster, lambda: len(cluster.etcd.group.in_sync) == 3)
+    assert cluster.terms == [(1, "a")]
+    cluster.settle()
+    cluster.check()
+
+
+def test_a_follower_whose_disk_is_full_is_left_out_until_there_is_room(folder: Path) -> None:
+    with closing(Cluster(folder, 4)) as cluster:
+        cluster.processes["a"].traffic.bytes_max = 200_000
+        cluster.rate = 0.2
+        until(cluster, lambda: len(cluster.etcd.group.in_sync) == 3)
+        cluster.fill("b", True)
+        until(cluster, lambda: "b" not in cluster.etcd.group.in_sync)
+        before = cluster.answered_at
+        cluster.run(1)
+        assert cluster.answered_at > before + 0.8
+        cluster.kill("a")
+        until(cluster, lambda: len(cluster.terms) > 1)
+        assert cluster.terms[-1][1] == "c"
+        cluster.run(1)
+        cluster.fill("b", False)
+        cluster.start("a")
+        until(cluster, lambda: len(cluster.etcd.group.in_sync) == 3)
+        cluster.settle()
+        cluster.check()
+
+
+def test_an_empty_store_joins_under_load_and_goes_on_where_it_was_after_a_restart(cluster: Cluster) -> None:
+    cluster.kill("c")
+    engine = cluster.processes["a"].node.engine
+    for number in range(60):
+        key = PLACE.pack(7, number)
+        body = cluster.dice.randbytes(100_000)
+        edits: list[Edit] = [(SEGMENTS, key, sealed_row(SEGMENTS, key, body)), (INDEX, key, b"i")]
+        cluster.written[1, cluster.processes["a"].node.index + 1] = edits
+        engine.apply(edits, size_of(edits))
+    until(cluster, lambda: "c" not in cluster.etcd.group.in_sync)
+    shutil.rmtree(cluster.folder / "c")
+    cluster.start("c")
+    until(cluster, lambda: (cluster.note("c").copied or BEGINNING) > (SEGMENTS, PLACE.pack(7, 0)))
+    copied = cluster.note("c").copied
+    cluster.kill("c")
+    cluster.start("c")
+    assert cluster.note("c").copied == copied
+    carried = cluster.network.bytes
+    began = cluster.now
+    until(cluster, lambda: cluster.note("c").is_complete)
+    assert cluster.network.bytes - carried < 7_000_000
+    assert cluster.now - began < 5
+    assert cluster.answered_at > began
+    cluster.settle()
+    cluster.check()
+
+
+def test_what_a_killed_primary_had_alone_is_taken_back_as_a_few_rows(cluster: Cluster) -> None:
+    cluster.network.slow = {("a", "b"): 5.0, ("a", "c"): 5.0}
+    cluster.run(0.3)
+    ahead = cluster.processes["a"].node.index
+    cluster.kill("a")
+    cluster.network.heal()
+    until(cluster, lambda: len(cluster.terms) == 2, 5)
+    assert cluster.processes[cluster.terms[-1][1]].node.index < ahead
+    cluster.run(0.5)
+    carried = cluster.network.bytes
+    cluster.start("a")
+    cluster.is_busy = False
+    took = until(cluster, lambda: "a" in cluster.etcd.group.in_sync)
+    assert took < 2
+    assert cluster.network.bytes - carried < 100_000
+    cluster.settle()
+    cluster.check()
+
+
+def test_a_transfer_as_wished_loses_nothing_and_takes_a_moment(cluster: Cluster) -> None:
+    cluster.etcd.want(Wish(1, "c"))
+    until(cluster, lambda: (2, "c") in cluster.terms, 2)
+    assert cluster.now - cluster.answered_at < 0.2
+    cluster.run(1)
+    cluster.etcd.want(Wish(2, "b"))
+    cluster.kill("b")
+    cluster.run(3)
+    assert cluster.etcd.group.primary == "c"
+    cluster.settle()
+    cluster.check()
+
+
+def test_the_clock_of_the_group_goes_on_under_another_primary(cluster: Cluster) -> None:
+    at, clock = cluster.now, cluster.primary().node.group_clock()
+    cluster.kill("a")
+    until(cluster, lambda: len(cluster.terms) == 2)
+    passed = cluster.processes[cluster.terms[-1][1]].node.group_clock() - clock
+    assert passed == pytest.approx(cluster.now - at, abs=0.1)
