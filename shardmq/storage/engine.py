@@ -35,6 +35,9 @@ and there are policies. 13: there are parameters of components. 15: a store may 
 is no 3, no 5 and no 9: their digits are one wrong bit away from 1, whose rows are believed without checksums. No 11, no
 12 and no 14 either, one wrong bit away from 10."""
 
+REPLICAS_SINCE: Final = 15
+"""The first version of which a store may be a replica's."""
+
 CHECKSUMS_SINCE: Final = 2
 """The first version in which every row has a checksum."""
 

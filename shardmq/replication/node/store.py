@@ -9,16 +9,15 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Final, Self
 
-from shardmq.errors import StoreRefused
 from shardmq.replication.core.effects import Commit
-from shardmq.replication.core.note import BEGINNING, Edits, Key, Note
+from shardmq.replication.core.note import Edits, Key, Note
 from shardmq.replication.core.state import Stored
 from shardmq.replication.store.envelope import SealedEdits
 from shardmq.replication.store.faults import ReplicaFull
 from shardmq.replication.store.key_range import checked_value, shared_databases, shared_rows, within
-from shardmq.replication.store.note import adopt, damaged, note_edit, read_note, replicas_of
-from shardmq.replication.store.replica import KEY_BYTES, NOTE_BYTES, Replica
-from shardmq.storage.engine import VERSION, Bytes, Edit, Engine, Layout
+from shardmq.replication.store.note import note_edit
+from shardmq.replication.store.replica import KEY_BYTES, NOTE_BYTES, Replica, start_replica
+from shardmq.storage.engine import Bytes, Edit, Engine, Layout
 from shardmq.storage.lmdb_engine import LmdbEngine
 
 BATCH_BYTES_MAX: Final = 8 << 20
@@ -92,20 +91,7 @@ class ReplicaStore:
             StoreRefused: the store is damaged, or not a replica's.
             StoreUnwritable: the disk does not take it.
         """
-        if engine.version < VERSION:
-            raise StoreRefused(
-                f"{engine.file} has format version {engine.version}, in which no store is a replica's; move the folder "
-                "away, and this host gets a new one from the others"
-            )
-        engine.start(_applied(engine), lambda: None)
-        if read_note(engine) is None:
-            names = [name.decode() for name in _filled(engine)]
-            if names:
-                raise StoreRefused(
-                    f"{engine.file} is the store of a broker on one machine (it has {', '.join(names)}), and would be "
-                    "replaced by a replica's; move the folder away first"
-                )
-            adopt(engine, Note("", copied=BEGINNING))
+        start_replica(engine)
         return cls(engine)
 
     @property
@@ -296,27 +282,3 @@ def size_of(edits: Edits) -> int:
 
 def _is_special(commit: Commit) -> bool:
     return commit.cut is not None or commit.clear is not None
-
-
-def _applied(engine: Engine) -> int | None:
-    """How far the redo log is in the databases."""
-    if engine.layout.log_note is None:
-        return None
-    number, key = engine.layout.log_note
-    value = engine.get(number, key)
-    if value is None:
-        return None
-    content = replicas_of(engine).edit_value(number, key, value)
-    if content is None:
-        raise damaged(engine, "the number of the last commit in it is not what was written")
-    return int.from_bytes(content, "big")
-
-
-def _filled(engine: Engine) -> list[bytes]:
-    """Names of the databases that have rows, but for the note of the redo log."""
-    names = []
-    for number, name in enumerate(engine.layout.databases):
-        keys = (key for key in engine.keys(number) if (number, key) != engine.layout.log_note)
-        if next(keys, None) is not None:
-            names.append(name)
-    return names

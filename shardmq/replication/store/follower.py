@@ -7,17 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from shardmq.errors import StoreRefused
 from shardmq.replication.core.messages import Touched
-from shardmq.replication.core.note import BEGINNING, Note
+from shardmq.replication.core.note import Note
 from shardmq.replication.store.faults import OutOfOrder, ReplicaFull, TermRefused
 from shardmq.replication.store.joining import begin_join, put_range
 from shardmq.replication.store.key_range import opened_range
-from shardmq.replication.store.note import adopt, damaged, read_note, replicas_of
 from shardmq.replication.store.record import Record, opened_record
-from shardmq.replication.store.replica import Replica
+from shardmq.replication.store.replica import Replica, start_replica
 from shardmq.replication.store.tail import opened_tail, rejoin
-from shardmq.storage.engine import VERSION, Engine, Layout
+from shardmq.storage.engine import Engine, Layout
 from shardmq.storage.lmdb_engine import LmdbEngine
 
 FULL_BYTES_MAX: Final = 4 << 20
@@ -78,20 +76,7 @@ class FollowerStore:
             StoreRefused: the store is damaged, or not a replica's.
             StoreUnwritable: the disk does not take it.
         """
-        if engine.version < VERSION:
-            raise StoreRefused(
-                f"{engine.file} has format version {engine.version}, in which no store is a replica's; move the folder "
-                "away, and this host gets a new one from the others"
-            )
-        engine.start(_applied(engine), lambda: None)
-        if read_note(engine) is None:
-            names = [name.decode() for name in _filled(engine)]
-            if names:
-                raise StoreRefused(
-                    f"{engine.file} is the store of a broker on one machine (it has {', '.join(names)}), and would be "
-                    "replaced by a replica's; move the folder away first"
-                )
-            adopt(engine, Note("", copied=BEGINNING))
+        start_replica(engine)
         return cls(engine)
 
     @property
@@ -194,27 +179,3 @@ class FollowerStore:
         if adds > FULL_RECORD_BYTES_MAX or self._full_bytes + adds > FULL_BYTES_MAX:
             raise ReplicaFull(self.engine.file, size)
         self._full_bytes += adds
-
-
-def _applied(engine: Engine) -> int | None:
-    """How far the redo log is in the databases."""
-    if engine.layout.log_note is None:
-        return None
-    number, key = engine.layout.log_note
-    value = engine.get(number, key)
-    if value is None:
-        return None
-    content = replicas_of(engine).edit_value(number, key, value)
-    if content is None:
-        raise damaged(engine, "the number of the last commit in it is not what was written")
-    return int.from_bytes(content, "big")
-
-
-def _filled(engine: Engine) -> list[bytes]:
-    """Names of the databases that have rows, but for the note of the redo log."""
-    names = []
-    for number, name in enumerate(engine.layout.databases):
-        keys = (key for key in engine.keys(number) if (number, key) != engine.layout.log_note)
-        if next(keys, None) is not None:
-            names.append(name)
-    return names

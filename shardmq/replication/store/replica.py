@@ -7,13 +7,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from shardmq.errors import StoreRefused
-from shardmq.replication.core.note import Note
+from shardmq.replication.core.note import BEGINNING, Note
 from shardmq.replication.core.timing import HISTORY_MAX
 from shardmq.replication.store.faults import TermRefused
-from shardmq.replication.store.note import note_edit, read_note
+from shardmq.replication.store.note import adopt, damaged, note_edit, read_note, replicas_of
 from shardmq.replication.store.record import Record
 from shardmq.replication.store.touched_keys import TouchedKeys
-from shardmq.storage.engine import Edit, Engine
+from shardmq.storage.engine import REPLICAS_SINCE, Edit, Engine
 
 NOTE_BYTES: Final = 256
 """About what a commit has beside a record and its keys: the note."""
@@ -122,3 +122,50 @@ def _after(note: Note, record: Record) -> Note:
         history = (*history, (record.term, record.index))[-HISTORY_MAX:]
     promised = max(record.term, note.promised)
     return Note(note.incarnation, promised, record.term, record.index, note.released, history, note.copied)
+
+
+def start_replica(engine: Engine) -> None:
+    """Open the redo log of an engine; an empty store becomes that of a newcomer.
+
+    Raises:
+        StoreRefused: the store is damaged, or not a replica's.
+        StoreUnwritable: the disk does not take it.
+    """
+    if engine.version < REPLICAS_SINCE:
+        raise StoreRefused(
+            f"{engine.file} has format version {engine.version}, in which no store is a replica's; move the folder "
+            "away, and this host gets a new one from the others"
+        )
+    engine.start(_applied(engine), lambda: None)
+    if read_note(engine) is None:
+        names = [name.decode() for name in _filled(engine)]
+        if names:
+            raise StoreRefused(
+                f"{engine.file} is the store of a broker on one machine (it has {', '.join(names)}), and would be "
+                "replaced by a replica's; move the folder away first"
+            )
+        adopt(engine, Note("", copied=BEGINNING))
+
+
+def _applied(engine: Engine) -> int | None:
+    """How far the redo log is in the databases."""
+    if engine.layout.log_note is None:
+        return None
+    number, key = engine.layout.log_note
+    value = engine.get(number, key)
+    if value is None:
+        return None
+    content = replicas_of(engine).edit_value(number, key, value)
+    if content is None:
+        raise damaged(engine, "the number of the last commit in it is not what was written")
+    return int.from_bytes(content, "big")
+
+
+def _filled(engine: Engine) -> list[bytes]:
+    """Names of the databases that have rows, but for the note of the redo log."""
+    names = []
+    for number, name in enumerate(engine.layout.databases):
+        keys = (key for key in engine.keys(number) if (number, key) != engine.layout.log_note)
+        if next(keys, None) is not None:
+            names.append(name)
+    return names

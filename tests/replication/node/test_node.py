@@ -9,7 +9,8 @@ import pytest
 
 from shardmq.replication.core.note import BEGINNING
 from shardmq.replication.etcd.values import Wish
-from shardmq.shards.storage.schema import INDEX, PLACE, SEGMENTS
+from shardmq.replication.node import store
+from shardmq.shards.storage.schema import INDEX, LAYOUT, PLACE, SEGMENTS
 from shardmq.storage.checksums import sealed_row
 from shardmq.storage.engine import Edit
 from tests.replication.node.cluster import Cluster
@@ -195,3 +196,66 @@ def test_the_clock_of_the_group_goes_on_under_another_primary(cluster: Cluster) 
     until(cluster, lambda: len(cluster.terms) == 2)
     passed = cluster.processes[cluster.terms[-1][1]].node.group_clock() - clock
     assert passed == pytest.approx(cluster.now - at, abs=0.1)
+
+
+def test_an_unclean_election_is_carried_out_as_wished_and_the_others_follow(cluster: Cluster) -> None:
+    cluster.kill("b")
+    cluster.kill("c")
+    until(cluster, lambda: cluster.etcd.group.in_sync == ("a",))
+    cluster.run(1)
+    cluster.wipe("a")
+    cluster.start("b")
+    cluster.run(3)
+    assert cluster.etcd.group.primary == "a"
+    cluster.etcd.want(Wish(1, "b", unclean="i2"))
+    until(cluster, lambda: (2, "b") in cluster.terms)
+    assert (cluster.etcd.group.incarnation, cluster.etcd.group.in_sync) == ("i2", ("b",))
+    for host in "ac":
+        cluster.start(host)
+    cluster.answered.clear()
+    cluster.settle()
+    cluster.check()
+
+
+def test_a_tail_that_is_too_much_for_one_message_is_a_join(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "ANSWER_BYTES_MAX", 1000)
+    cluster.kill("c")
+    until(cluster, lambda: "c" not in cluster.etcd.group.in_sync)
+    cluster.run(1)
+    cluster.start("c")
+    until(cluster, lambda: not cluster.note("c").is_complete)
+    cluster.settle()
+    cluster.check()
+
+
+def test_a_damaged_row_is_sent_to_nobody_and_the_others_go_on(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    process = cluster.processes["a"]
+    key = PLACE.pack(7, 1)
+    process.node.engine.apply([(SEGMENTS, key, sealed_row(SEGMENTS, key, bytes(9000))), (INDEX, key, b"i")])
+    process.engine.sync()
+    with process.engine.environment.env.begin(write=True) as transaction:
+        transaction.put(key, bytes(9008), db=process.engine.environment.dbs[LAYOUT.databases[SEGMENTS]])
+    cluster.wipe("c")
+    until(cluster, lambda: "c" not in cluster.etcd.group.in_sync)
+    cluster.start("c")
+    before = cluster.answered_at
+    cluster.run(3)
+    assert cluster.answered_at > before + 2
+    assert cluster.etcd.group.in_sync == ("a", "b")
+    assert "another replica cannot be brought up to date" in caplog.text
+
+
+def test_with_too_few_in_sync_nothing_new_is_taken_in(folder: Path) -> None:
+    with closing(Cluster(folder, 5, min_in_sync=2)) as cluster:
+        until(cluster, lambda: len(cluster.etcd.group.in_sync) == 3)
+        cluster.kill("b")
+        cluster.kill("c")
+        node = cluster.processes["a"].node
+        until(cluster, lambda: not node.takes_publishes)
+        assert (node.takes_proposals, cluster.etcd.group.in_sync) == (True, ("a",))
+        cluster.start("b")
+        until(cluster, lambda: node.takes_publishes)
+        cluster.settle()
+        cluster.check()
