@@ -24,15 +24,16 @@ class Outgoing:
     Args:
         dialer: of it.
         name: of the other replica.
+        has_predecessor: whether there was a link to it before, of which nobody knows what it has lost.
     """
 
-    def __init__(self, dialer: "Dialer[Taken]", name: str) -> None:
+    def __init__(self, dialer: "Dialer[Taken]", name: str, has_predecessor: bool) -> None:
         self.dialer = dialer
         self._name = name
         self._sent = 0
         self._taken = 0
         self._unflushed = 0
-        self._has_dropped = False
+        self._has_dropped = has_predecessor
 
     def say(self, message: ToReplica) -> None:
         """Send a message with the next flush; not at all where nobody is there to hear it."""

@@ -84,6 +84,7 @@ class PeerLinks:
         self._listener.silence_seconds = SILENCE_SECONDS
         self._addresses: dict[str, str] = {}
         self._outgoing: dict[str, Outgoing] = {}
+        self._left: set[str] = set()
         self._taking: dict[Peer, Taking] = {}
         self._complaints: dict[str, tuple[str, float]] = {}
         self._called_at = 0.0
@@ -108,6 +109,7 @@ class PeerLinks:
         for host in [host for host, address in self._addresses.items() if others.get(host) != address]:
             if host in self._outgoing:
                 self._outgoing.pop(host).dialer.close()
+                self._left.add(host)
                 self.generation += 1
         self._addresses = others
         self._call()
@@ -180,7 +182,7 @@ class PeerLinks:
                 continue
             dialer.call_as(self._broker, 0)
             dialer.silence_seconds = SILENCE_SECONDS
-            self._outgoing[host] = Outgoing(dialer, peer)
+            self._outgoing[host] = Outgoing(dialer, peer, host in self._left)
             self.generation += 1
 
     def _take(self, peer: Peer, taking: Taking, message: ToReplica, events: list[Received | LinkLost]) -> None:

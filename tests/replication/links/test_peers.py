@@ -72,6 +72,14 @@ def test_three_replicas_with_keys_tell_one_another_all_in_order(replicas: Group,
     assert not any(replica.lost for replica in (a, b, c))
 
 
+def test_replicas_of_one_machine_need_no_keys(replicas: Group, tmp_path: Path) -> None:
+    for host in "ab":
+        replicas.add(host, address=f"ipc://{tmp_path}/{host}")
+    replicas.introduce()
+    replicas.say("a", "b", record(1))
+    replicas.say("b", "a", beat(1))
+
+
 def test_what_was_said_to_nobody_is_told_as_lost_once_somebody_is_there(replicas: Group) -> None:
     a = replicas.add("a")
     b = replicas.add("b")
@@ -124,6 +132,11 @@ def test_replicas_come_go_and_move(replicas: Group) -> None:
     for to in "bc":
         replicas.say("a", to, beat(2))
         replicas.say(to, "a", beat(2))
+    a.events.clear()
+    with TamperingProxy(c.address) as elsewhere:
+        a.links.set_peers({"c": elsewhere.address})
+        replicas.say("a", "c", beat(2))
+        assert a.lost == ["c"]  # though c has not been away
     a.links.set_peers({"a": a.address, "c": c.address, "b": ""})
     assert len(a.links.sources) == 2
     a.links.send("b", beat(3))
