@@ -164,11 +164,15 @@ def test_a_replica_that_does_not_read_is_lost_and_nothing_more_waits_for_it(repl
     assert len(before) < sent  # what waited was dropped
     b.events.clear()
     a.events.clear()
-    for index in range(1, 2 * sent):  # and who reads gets any amount
+    deadline = time.monotonic() + SECONDS
+    for index in range(1, 2 * sent):  # and who reads gets any amount, however seldom it ticks
         a.links.send("b", record(index, value))
-        replicas.until(lambda index=index: len(b.heard) >= index - 8)
-    replicas.until(lambda: len(b.heard) == 2 * sent - 1)
+        a.turn(seconds=0)
+        while len(b.heard) < index - 8:
+            assert time.monotonic() < deadline
+            b.events += b.links.receive()
     assert a.lost == b.lost == []
+    replicas.until(lambda: len(b.heard) == 2 * sent - 1)
 
 
 def test_edits_damaged_on_the_way_are_lost_and_not_taken(replicas: Group, caplog: pytest.LogCaptureFixture) -> None:
@@ -214,13 +218,30 @@ def test_a_link_is_made_anew_after_a_cut_that_nobody_was_told_of(
         a.events.clear()
         b.events.clear()
         to_a.is_cut = to_b.is_cut = True
-        replicas.until(lambda: beats() and a.lost and b.lost)
+        cut = time.monotonic()
+        replicas.until(lambda: beats() and a.lost and b.lost and not a.links.connected and not b.links.connected)
+        assert time.monotonic() - cut < 5.0
         to_a.is_cut = to_b.is_cut = False
         healed = time.monotonic()
         replicas.until(lambda: min(beats()) > healed)
         assert time.monotonic() - healed < 5.0
         replicas.close()
         replicas.replicas.clear()
+
+
+@pytest.mark.parametrize(
+    ("host", "group_name", "role"),
+    [("b", "shard-1", REPLICA), ("a", "shard-0", REPLICA), ("", "shard-0", REPLICA), ("b", "shard-0", SHARD)],
+)
+def test_without_keys_it_is_looked_at_who_calls_too(replicas: Group, host: str, group_name: str, role: str) -> None:
+    a = replicas.add("a")
+    own = context(INSECURE)
+    liar = Dialer(own, a.address, role, process_name(host, group_name), Taken, "a.shard-0")
+    liar.call_as("f00d", 0)
+    replicas.until(lambda: liar.tick(time.monotonic()) or liar.receive() or liar.refused)
+    assert "a.shard-0 replicates with its group's replicas on other hosts alone" in liar.refused
+    liar.close()
+    own.term()
 
 
 @pytest.mark.parametrize(
