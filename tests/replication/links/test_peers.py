@@ -144,7 +144,10 @@ def test_replicas_come_go_and_move(replicas: Group) -> None:
     assert beat(3) not in b.heard
 
 
-def test_a_replica_that_does_not_read_is_lost_and_nothing_more_waits_for_it(replicas: Group) -> None:
+def test_a_replica_that_does_not_read_is_lost_and_nothing_more_waits_for_it(
+    replicas: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peers, "SILENCE_SECONDS", 10 * SECONDS)  # as it seldom ticks
     a, b = replicas.add("a"), replicas.add("b")
     replicas.introduce()
     replicas.say("a", "b", beat(1))
