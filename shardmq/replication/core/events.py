@@ -69,6 +69,10 @@ class StoreFreed(msgspec.Struct, frozen=True):
     """The disk has room again."""
 
 
+class Leave(msgspec.Struct, frozen=True):
+    """The process is about to end: it takes no records any more, and nobody is to wait for it."""
+
+
 class GroupRead(msgspec.Struct, frozen=True):
     """The group's key was read, in answer to ReadGroup."""
 
@@ -150,6 +154,7 @@ Event = (
     | ReadFailed
     | StoreFull
     | StoreFreed
+    | Leave
     | GroupRead
     | GroupSeen
     | ReadLost

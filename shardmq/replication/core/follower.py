@@ -229,6 +229,9 @@ class Follower:
         state = self._state
         if not self.leader or state.durable_promised < state.promised:
             return
+        if state.is_full:
+            state.send(self.leader, Unable(state.promised))
+            return
         if not self._is_streaming:
             if self._hello_at == float("-inf") and not state.is_stalled:
                 self._say_hello()

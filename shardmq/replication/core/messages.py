@@ -52,7 +52,7 @@ class Refused(BusMessage, frozen=True, tag=22):
 
 
 class Unable(BusMessage, frozen=True, tag=23):
-    """A follower's disk is full; it takes no records until there is room."""
+    """A follower takes no records for now: its disk is full, or its process is about to end."""
 
     term: int
 

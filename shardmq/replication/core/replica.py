@@ -48,6 +48,7 @@ class Replica:
             events.ReadFailed: self._read_failed,
             events.StoreFull: self._store_full,
             events.StoreFreed: self._store_freed,
+            events.Leave: self._leave,
             events.GroupRead: self._group_read,
             events.GroupSeen: self._group_seen,
             events.ReadLost: self._read_lost,
@@ -227,6 +228,12 @@ class Replica:
     def _store_full(self, _: events.StoreFull) -> None:
         self._state.is_full = True
         self._follower.filled()
+
+    def _leave(self, _: events.Leave) -> None:
+        """Be one whose disk is full, to the others. A primary goes on: it has to transfer."""
+        if self._primary is None:
+            self._state.is_full = True
+            self._follower.filled()
 
     def _store_freed(self, _: events.StoreFreed) -> None:
         self._state.is_full = False

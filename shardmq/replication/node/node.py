@@ -14,20 +14,22 @@ from typing import Any, Final, cast
 from shardmq.bus.transport.transport import Dealer, Router
 from shardmq.errors import RowDamaged
 from shardmq.replication.core import effects, events
-from shardmq.replication.core.effects import Commit, Effect
+from shardmq.replication.core.effects import Effect
 from shardmq.replication.core.events import Event
 from shardmq.replication.core.group import Group
 from shardmq.replication.core.messages import Beat, Handover
 from shardmq.replication.core.replica import Replica
+from shardmq.replication.core.timing import TRANSFER_SECONDS
 from shardmq.replication.etcd.news import ForGroup, News, Seen
 from shardmq.replication.etcd.values import HOSTS, WISHES
 from shardmq.replication.node.engine import PrimaryEngine
 from shardmq.replication.node.errors import NotPrimary
 from shardmq.replication.node.neighbours import GroupRegister, Links
 from shardmq.replication.node.news import Addresses, Wishes
-from shardmq.replication.node.store import ReplicaStore, TooMuch, batch
+from shardmq.replication.node.store import ReplicaStore, TooMuch
+from shardmq.replication.node.telling import tell
+from shardmq.replication.node.writes import ROOM_SECONDS, Writes
 from shardmq.replication.store.envelope import SealedEdits
-from shardmq.replication.store.faults import ReplicaFull
 from shardmq.runtime.clock import boottime
 from shardmq.storage.engine import Edit
 
@@ -43,8 +45,8 @@ HANDOVER_SECONDS: Final = 0.2
 """How long the owner is not told that its term ended by a transfer, so that its process does not end before the next
 primary has heard that it may begin: what a process has not sent is lost with it. It is heard sooner, most often."""
 
-ROOM_SECONDS: Final = 1.0
-"""Between two looks at a follower's free space, and before a full disk is tried again."""
+LEAVE_SECONDS: Final = 0.3
+"""How long a follower's process that ends waits until it is out of the in-sync set: for the primary and etcd."""
 
 _log = logging.getLogger(__name__)
 
@@ -93,12 +95,13 @@ class ReplicaNode:
         self._addresses = Addresses(group)
         self._wishes = Wishes(group, host)
         self._peers: dict[str, str] = {}
-        self._commits: list[Commit] = []
-        self._written = self._told = 0
+        self._writes = Writes(group, store, clock)
+        self._told = 0
         self._answers: deque[Event] = deque()
         self._calls: list[Effect] = []
         self._is_rejected = ""
-        self._full_at: float | None = None
+        self._leaves_by = float("inf")
+        self._is_leaving = False
         self._heir: tuple[str, Handover, float] | None = None
         self._ticked_at = self._links_at = self._room_at = float("-inf")
         self._carry = cast("dict[type, Callable[[Any], None]]", self._carriers())
@@ -109,19 +112,19 @@ class ReplicaNode:
     def _carriers(self) -> dict[Any, Any]:
         return {
             effects.Send: self._send,
-            effects.Commit: self._commits.append,
+            effects.Commit: self._writes.commits.append,
             effects.ReadKeys: self._read_keys,
             effects.ReadRange: self._read_range,
             effects.ReadGroup: lambda _: self._register.read(self.name),
             effects.Swap: lambda effect: self._register.swap(self.name, effect.revision, effect.group),
-            effects.Leading: self._leading,
-            effects.Deposed: self._deposed,
+            effects.Leading: self._call_later,
+            effects.Deposed: self._call_later,
             effects.Accepted: lambda _: None,
             effects.Rejected: self._rejected,
             effects.Released: self._calls.append,
-            effects.Transferred: self._transferred,
-            effects.UncleanElection: self._unclean_election,
-            effects.CommandRefused: lambda effect: _log.warning("%s: %s", self.name, effect.reason),
+            effects.Transferred: self._tell,
+            effects.UncleanElection: self._tell,
+            effects.CommandRefused: self._tell,
         }
 
     # What the owner asks
@@ -180,7 +183,7 @@ class ReplicaNode:
 
     def wait_seconds(self) -> float:
         """How long the owner's loop may wait for what comes."""
-        if self._links.more or (self._calls and self._heir is None):
+        if self._links.more or (self._calls and self._heir is None and not self._is_leaving):
             return 0.0
         now = self._clock()
         links = self._links_at + LINKS_SECONDS - time.monotonic()
@@ -214,6 +217,24 @@ class ReplicaNode:
         if not self._core.leads:
             self._rest(now)
         self._call_owner()
+
+    def leave(self) -> None:
+        """Begin to end the process: have another replica lead, and nobody wait for this one any more."""
+        group, now = self._core.group, self._clock()
+        self._leaves_by = now + LEAVE_SECONDS
+        if not self.leads:
+            self._step(events.Leave())
+        elif group is not None and len(group.in_sync) > 1 and self.takes_proposals:
+            self._leaves_by += TRANSFER_SECONDS
+            self._step(events.Transfer(next(name for name in group.in_sync if name != self.host)))
+        self._links.flush()
+
+    @property
+    def has_left(self) -> bool:
+        """Whether nobody waits for this replica any more, or has had the time to know; go on with `turn` until then."""
+        group = self._core.group
+        is_out = not self.leads and (group is None or self.host not in group.in_sync)
+        return self._clock() >= self._leaves_by or (is_out and self._leaves_by != float("inf"))
 
     def close(self) -> None:
         """Let go of links, register and store."""
@@ -262,37 +283,17 @@ class ReplicaNode:
         """Write what is to be written, and tell the core of it, until there is no more."""
         while True:
             self._write()
-            if self._written != self._told:
-                self._told = self._written
+            if self._writes.written != self._told:
+                self._told = self._writes.written
                 self._step(events.Durable(self._told))
             elif self._answers:
                 self._step(self._answers.popleft())
-            elif not self._commits or self._full_at is not None:
+            elif not self._writes.commits or self._writes.is_full:
                 return
 
     def _write(self) -> None:
         """Write all commits that were asked for."""
-        if self._full_at is not None and self._clock() - self._full_at < ROOM_SECONDS:
-            return
-        while self._commits:
-            count = batch(self._commits)
-            try:
-                self.store.write(self._commits[:count])
-            except ReplicaFull as fault:
-                self._filled(fault)
-                return
-            self._written = self._commits[count - 1].serial
-            del self._commits[:count]
-        if self._full_at is not None:
-            self._full_at = None
-            _log.info("%s: the disk has room again", self.name)
-            self._answers.append(events.StoreFreed())
-
-    def _filled(self, fault: ReplicaFull) -> None:
-        if self._full_at is None:
-            _log.error("%s: %s", self.name, fault)
-            self._answers.append(events.StoreFull())
-        self._full_at = self._clock()
+        self._answers.extend(self._writes.write())
 
     def _rest(self, now: float) -> None:
         """Look after a store that no owner looks after."""
@@ -300,11 +301,13 @@ class ReplicaNode:
         engine.rest(time.monotonic(), bool(self._links.more))
         if now - self._room_at >= ROOM_SECONDS:
             self._room_at = now
-            engine.give_back(now, engine.space.look(), self._full_at is not None)
+            engine.give_back(now, engine.space.look(), self._writes.is_full)
 
     def _call_owner(self) -> None:
         """Tell the owner what has come of the turn; it may commit meanwhile."""
         if self._heir is not None and self._clock() < self._heir[2]:
+            return
+        if self._is_leaving and not self.has_left:
             return
         calls = self._calls.copy()
         self._calls.clear()
@@ -328,16 +331,17 @@ class ReplicaNode:
             NotPrimary: this replica does not lead, or hands over.
             StoreUnwritable: it may not be on disk. The process must end.
         """
-        assert not self._commits, "a turn leaves nothing to be written while this replica takes proposals"
+        commits = self._writes.commits
+        assert not commits, "a turn leaves nothing to be written while this replica takes proposals"
         self._is_rejected = ""
         self._step(events.Propose(0, edits, False))
         if self._is_rejected:
             raise NotPrimary(self._is_rejected)
         self._links.flush()
-        (commit,) = self._commits
+        (commit,) = commits
         self.store.write_own(commit, local, is_small, deleted)
-        self._commits.clear()
-        self._written = self._told = commit.serial
+        commits.clear()
+        self._writes.written = self._told = commit.serial
         self._step(events.Durable(commit.serial))
 
     def _send(self, effect: effects.Send) -> None:
@@ -354,6 +358,18 @@ class ReplicaNode:
 
     def _rejected(self, effect: effects.Rejected) -> None:
         self._is_rejected = effect.reason
+
+    def _call_later(self, effect: Effect) -> None:
+        self._tell(effect)
+        self._calls.append(effect)
+
+        if isinstance(effect, effects.Deposed) and self._leaves_by != float("inf"):
+            self._is_leaving = True
+            self._leaves_by = self._clock() + LEAVE_SECONDS
+            self._answers.append(events.Leave())
+
+    def _tell(self, effect: Effect) -> None:
+        tell(self.name, self.host, effect)
 
     def _read_keys(self, effect: effects.ReadKeys) -> None:
         self._write()
@@ -374,26 +390,3 @@ class ReplicaNode:
     def _read_failed(self, request: int, fault: RowDamaged) -> None:
         _log.error("%s: another replica cannot be brought up to date: %s", self.name, fault)
         self._answers.append(events.ReadFailed(request, False))
-
-    def _leading(self, effect: effects.Leading) -> None:
-        _log.info("%s: %s leads term %d", self.name, self.host, effect.term)
-        self._calls.append(effect)
-
-    def _deposed(self, effect: effects.Deposed) -> None:
-        _log.info("%s: %s no longer leads term %d", self.name, self.host, effect.term)
-        self._calls.append(effect)
-
-    def _transferred(self, effect: effects.Transferred) -> None:
-        outcome = f"{effect.to} leads" if effect.done else f"{self.host} goes on; {effect.to} was not ready"
-        _log.info("%s: the transfer to %s has ended: %s", self.name, effect.to, outcome)
-
-    def _unclean_election(self, effect: effects.UncleanElection) -> None:
-        _log.warning(
-            "%s: %s is elected unclean: it keeps records up to %d, of which %d are known to have been released; what "
-            "%s hold beyond is lost",
-            self.name,
-            self.host,
-            effect.kept,
-            effect.released,
-            ", ".join(effect.in_sync),
-        )

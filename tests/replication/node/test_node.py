@@ -259,3 +259,19 @@ def test_with_too_few_in_sync_nothing_new_is_taken_in(folder: Path) -> None:
         until(cluster, lambda: node.takes_publishes)
         cluster.settle()
         cluster.check()
+
+
+@pytest.mark.parametrize("host", ["a", "b"])
+def test_a_process_that_ends_as_planned_holds_up_nobody(cluster: Cluster, host: str) -> None:
+    began, process = cluster.now, cluster.processes[host]
+    process.node.leave()
+    until(cluster, lambda: process.node.has_left, 1)
+    assert host not in cluster.etcd.group.in_sync
+    if cluster.processes[host] is process:
+        cluster.kill(host)
+    left = cluster.now
+    until(cluster, lambda: cluster.answered_at > left, 2)
+    assert cluster.now - began < 0.6
+    assert cluster.terms[1:] == ([(2, "b")] if host == "a" else [])
+    cluster.settle()
+    cluster.check()
