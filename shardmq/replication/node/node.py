@@ -301,7 +301,7 @@ class ReplicaNode:
         engine.rest(time.monotonic(), bool(self._links.more))
         if now - self._room_at >= ROOM_SECONDS:
             self._room_at = now
-            engine.give_back(now, engine.space.look(), self._writes.is_full)
+            engine.give_back(time.monotonic(), engine.space.look(), self._writes.is_full)
 
     def _call_owner(self) -> None:
         """Tell the owner what has come of the turn; it may commit meanwhile."""
