@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from shardmq.client.api.message import Message
     from shardmq.message.properties import Properties
 
-BATCH: Final = 500
-"""Messages in one transaction; a shard acknowledges up to 1,000 in one commit, all or none of them."""
+BATCH: Final = 1000
+"""Messages in one transaction: as many as a shard acknowledges in one commit, all or none of them. Most time goes
+to waiting for transactions to be on disk: in batches of 500, a move takes half as long again."""
 
 BATCH_BYTES: Final = 4 << 20
 """Of bodies in one transaction, unless it has one message."""

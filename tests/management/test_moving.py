@@ -12,6 +12,7 @@ import pytest
 import shardmq
 from shardmq.cmd.main import run
 from shardmq.cmd.run.broker import Broker
+from shardmq.management.moving import BATCH
 from tests.e2e.traffic import until
 from tests.management.browser import Browser, Refused
 
@@ -19,7 +20,7 @@ DYING: Final = """
 import asyncio, os, signal, sys
 from shardmq import aio
 from shardmq.management.dead_letters.redriving import Redriving
-from shardmq.management.moving import Mover, copy_to
+from shardmq.management.moving import BATCH, Mover, copy_to
 from shardmq.management.republishing import Change, replace
 
 async def die(self, batch):
@@ -30,7 +31,7 @@ async def main(url, how):
     async with aio.connect(url) as connection:
         channel = await connection.channel()
         if how == "move":
-            await Mover(channel, "move-from", "guest").move_all(5, lambda message: copy_to("", "move-to", message))
+            await Mover(channel, "move-from", "guest").move_all(BATCH, lambda message: copy_to("", "move-to", message))
         elif how == "redrive":
             await Redriving(channel, "redrive-from", "guest", None, {"redrive-to"}).carry_out([(0, 5)])
         else:
@@ -45,6 +46,9 @@ AGAIN: Final = {
     "redrive": ["dead-letters", "redrive", "redrive-from"],
     "replace": ["queue", "republish", "replace-from", "1", "-e", "", "--routing-key", "replace-to", "--remove"],
 }
+
+COUNTS: Final = {"move": (BATCH + 10, BATCH, BATCH + 10), "redrive": (10, 5, 10), "replace": (10, 1, 2)}
+"""Messages there are, those that are there when it is killed, and those that went when it is done again."""
 
 
 def bodies(channel: shardmq.Channel, queue: str) -> list[int]:
@@ -68,15 +72,14 @@ def test_who_is_killed_behind_the_commit_has_moved_each_once(
     source, target = f"{how}-from", f"{how}-to"
     with shardmq.connect(managed.url) as connection:
         channel = connection.channel()
-        fill(channel, source, target, 10)
+        count, first, last = COUNTS[how]
+        fill(channel, source, target, count)
         dying = subprocess.run([sys.executable, "-c", DYING, managed.url, how], timeout=30, check=False)
         assert dying.returncode == -signal.SIGKILL
-        first = 1 if how == "replace" else 5
-        assert (bodies(channel, source), bodies(channel, target)) == ([*range(first, 10)], [*range(first)])
+        assert (bodies(channel, source), bodies(channel, target)) == ([*range(first, count)], [*range(first)])
         assert run(AGAIN[how]) == 0
-        last = 2 if how == "replace" else 10
-        assert (bodies(channel, source), bodies(channel, target)) == ([*range(last, 10)], [*range(last)])
-        assert channel.queue_reserve(source, "whoever").messages == 10 - last
+        assert (bodies(channel, source), bodies(channel, target)) == ([*range(last, count)], [*range(last)])
+        assert channel.queue_reserve(source, "whoever").messages == count - last
 
 
 @pytest.mark.parametrize("victim", ["management", "shard-0", "shard-1", "gateway-0"])

@@ -42,7 +42,7 @@ def move(
 ) -> None:
     """Move messages from queue SOURCE to queue DESTINATION, in order, with properties and ids.
 
-    Each is in one of the two, whatever is killed meanwhile: what was under way then, 500 messages at most, is out of
+    Each is in one of the two, whatever is killed meanwhile: what was under way then, 1,000 messages at most, is out of
     sight until the same user moves messages of SOURCE again, within an hour, and that ends it. A message that no queue
     takes stays, and ends the move.
     """
