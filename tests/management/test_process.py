@@ -1,10 +1,13 @@
 """The management process: supervised, alone, its port, and that a broker does not need it."""
 
 import contextlib
+import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 import requests
@@ -14,6 +17,39 @@ import shardmq
 from shardmq.cmd.run.broker import Broker
 from shardmq.cmd.run.invocation import command, environment
 from tests.management.browser import Browser, Refused
+
+OUT_OF_THE_BOX: Final = """
+import fcntl, signal, socket, struct, subprocess, sys, time, urllib.request
+
+with socket.socket() as any_socket:
+    fcntl.ioctl(any_socket, 0x8914, struct.pack("16sh", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
+broker = subprocess.Popen(sys.argv[1:], stdout=sys.stderr)
+end = time.monotonic() + 40
+while True:
+    try:
+        with urllib.request.urlopen("http://127.0.0.1:15672/readyz", timeout=5) as answer:
+            print(answer.status)
+        break
+    except OSError:
+        if time.monotonic() > end:
+            raise
+        time.sleep(0.05)
+with socket.socket() as another:
+    print(another.connect_ex(("127.0.0.2", 15672)) != 0)
+broker.send_signal(signal.SIGTERM)
+print(broker.wait(30))
+"""
+"""Starts a broker in a network of its own, where nobody else has its ports, and asks its management."""
+
+
+def test_a_broker_out_of_the_box_has_it_at_port_15672_of_this_machine_alone(tmp_path: Path) -> None:
+    unshare = shutil.which("unshare")
+    if unshare is None or subprocess.run([unshare, "-rn", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("needs a network of its own, which only Linux gives, and not to everybody")
+    up = command("up", "--data-dir", str(tmp_path / "data"))
+    words = [unshare, "-rn", sys.executable, "-c", OUT_OF_THE_BOX, *up]
+    done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=90, check=False)
+    assert done.stdout.split()[-3:] == ["200", "True", "0"], done
 
 
 def test_a_process_that_ends_is_started_again_and_the_broker_goes_on(managed: Broker) -> None:
