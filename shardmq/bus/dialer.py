@@ -29,6 +29,15 @@ from shardmq.runtime.clock import Ticks
 HELLO_SECONDS: Final = 0.1
 """Time between two calls while no session is open."""
 
+RECALLS: Final = 10
+"""A dialer that was sent elsewhere calls again with so many of the next events of its socket: one of them is that it is
+connected, and calls before it may have gone the old way."""
+
+UNANSWERED_SECONDS: Final = 0.3
+UNANSWERED_SECONDS_MAX: Final = 5.0
+"""A dialer that was sent elsewhere connects anew where its calls go unanswered for so long, twice as long each time:
+with libzmq, calls may still go the old way for as long as the old listener is frozen."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -86,6 +95,9 @@ class Dialer(Generic[Incoming]):
         self._lost: list[LinkLost] = []
         self._ticks = Ticks()
         self._complaint = ("", 0.0)
+        self._patience = 0.0  # how long calls may go unanswered; 0 where nobody has sent it elsewhere
+        self._called_since = 0.0  # calls go unanswered
+        self._recalls = 0
 
     def post(self, message: BusMessage) -> None:
         """Send a message with the next flush. What is posted to a lost session is lost with it."""
@@ -158,7 +170,8 @@ class Dialer(Generic[Incoming]):
                 self._session = None  # this is not the listener's answer: call again
             events += self._take_lost() if self._lost else ()
         if not self.is_open:
-            if self.socket.took_up():
+            if self.socket.took_up() or self._recalls:
+                self._recalls = max(0, self._recalls - 1)
                 self._call(time.monotonic())
         elif not (self.more or self.socket.is_connected):
             self._lose("the peer is not connected")
@@ -178,6 +191,8 @@ class Dialer(Generic[Incoming]):
         if pause := self._ticks.stood_still(now):
             session.forgive(pause, now)
         if not self.is_open:
+            if self._patience and now - self._called_since >= self._patience:
+                self._connect_anew(now)
             if now - session.sent_at >= HELLO_SECONDS and not self._call(now):
                 if self.socket.complaint:
                     self._complain(self.socket.complaint)
@@ -215,6 +230,8 @@ class Dialer(Generic[Incoming]):
         self.address, self._called = "", peer
         is_guarded = self.socket.redirect(address, peer)
         self.address, self._peer = address, peer if is_guarded else ""
+        self._recalls = RECALLS
+        self._patience, self._called_since = UNANSWERED_SECONDS, time.monotonic()
 
     def end(self, reason: str) -> None:
         """End the session, and drop what of it waits to be sent; the next one has a connection of its own."""
@@ -229,6 +246,10 @@ class Dialer(Generic[Incoming]):
         self._session = session = LinkState(secrets.randbits(63), now)
         session.sent_at = 0.0
         return session
+
+    def _connect_anew(self, now: float) -> None:
+        self._patience, self._called_since = min(2 * self._patience, UNANSWERED_SECONDS_MAX), now
+        self.socket.hang_up()
 
     def _call(self, now: float) -> bool:
         """Ask for a session; returns False where nobody is connected."""
@@ -263,6 +284,8 @@ class Dialer(Generic[Incoming]):
     def _lose(self, reason: str) -> None:
         if self.is_open:
             self._lost.append(LinkLost(f"{self.address}: {reason}"))
+            if self._patience:
+                self._patience, self._called_since = UNANSWERED_SECONDS, time.monotonic()
         self.is_open = False
         self._session = None
 

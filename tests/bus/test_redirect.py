@@ -189,6 +189,11 @@ class Cable:
         self._ends: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
+    @property
+    def connections(self) -> int:
+        """How many there were."""
+        return len(self._ends) // 2
+
     def cut(self) -> None:
         """The connections that there are; others come through."""
         self._cut |= set(self._ends)
@@ -237,6 +242,21 @@ def test_after_a_cut_it_connects_anew_and_waits_for_no_connection_that_hangs() -
         hosts.turn_until(lambda: hosts.dialer.is_open)
         hosts.say(4)
         hosts.turn_until(lambda: Call(4, Purge(4)) in hosts.heard["a"])
+    finally:
+        hosts.close()
+        cable.close()
+
+
+def test_where_calls_go_unanswered_it_connects_anew() -> None:
+    """As libzmq may go on sending to a listener that is frozen, when it was told to leave it."""
+    hosts = Hosts([free_address(), free_address()], "")
+    cable = Cable(hosts.listeners["a"].address)
+    try:
+        hosts.frozen = "a"
+        hosts.dialer.redirect(cable.address, "a.shard-0")
+        hosts.turn_until(lambda: cable.connections >= 2)
+        hosts.frozen = ""
+        hosts.turn_until(lambda: hosts.dialer.is_open)
     finally:
         hosts.close()
         cable.close()
