@@ -10,7 +10,7 @@ Shards confirm in the order they were published to, but not in step with one ano
 import struct
 from collections.abc import Iterable
 from functools import partial
-from itertools import chain, repeat
+from itertools import repeat
 from typing import Final
 
 from shardmq.bus.messages.shard import Delivered
@@ -28,6 +28,8 @@ from shardmq.protocol.amqp.stream_offsets import with_offsets
 from shardmq.protocol.translation import to_amqp
 
 _FRAME: Final = struct.Struct(">BHIHHQBB")
+_START: Final = struct.Struct(">BHIHH")
+_ALONE: Final = struct.Struct(f">{_START.size}sQH")  # the last two bytes are one number: not multiple, and the end
 _PAYLOAD_BYTES: Final = 13
 MULTIPLE: Final = 1
 """The lowest bit of either method. The next of basic.nack is requeue, which says nothing to publishers."""
@@ -61,18 +63,23 @@ class ConfirmWriter:
             first, self.settled = ranges[0]
             is_multiple = MULTIPLE if first < self.settled else 0
             return _FRAME.pack(METHOD, channel, _PAYLOAD_BYTES, *method, self.settled, is_multiple, END)
+        before = self.settled
         beyond.update(ranges)
         while last := beyond.pop(self.settled + 1, 0):
             self.settled = last
-        frame = partial(_FRAME.pack, METHOD, channel, _PAYLOAD_BYTES, *method)
-        together = [each for each in ranges if each[0] <= self.settled]
-        alone = [range(first, last + 1) for first, last in ranges if first > self.settled]
-        frames = b""
-        if together:
+        settled, alone, frames = self.settled, ranges, b""
+        if settled > before:
+            alone = [each for each in ranges if each[0] > settled]
+            together = [each for each in ranges if each[0] <= settled] if alone else ranges
             first, last = max(together)
-            frames = frame(last, MULTIPLE if first < last or len(together) > 1 else 0, END)
+            multiple = MULTIPLE if first < last or len(together) > 1 else 0
+            frames = _FRAME.pack(METHOD, channel, _PAYLOAD_BYTES, *method, last, multiple, END)
         if alone:
-            frames += b"".join(map(frame, chain.from_iterable(alone), repeat(0), repeat(END)))
+            start = _START.pack(METHOD, channel, _PAYLOAD_BYTES, *method)
+            numbers = [first for first, last in alone if first == last]
+            if len(numbers) < len(alone):
+                numbers = [number for first, last in alone for number in range(first, last + 1)]
+            frames += b"".join(map(_ALONE.pack, repeat(start), numbers, repeat(END)))
         return frames
 
 

@@ -307,20 +307,21 @@ class ChannelPublisher:
         if len(confirmed) < 2:
             self.confirmed += sum([last + 1 - first for first, last in confirmed])
             return confirmed
-        first, last = min(confirmed)[0], max(confirmed)[1]
-        if sum([end - start for start, end in confirmed]) + len(confirmed) == last + 1 - first:  # each comes once
-            self.confirmed += last + 1 - first
-            return [(first, last)]
         confirmed.sort()
+        first, last = confirmed[0][0], confirmed[-1][1]
+        if last - first + 1 == len(confirmed):  # each comes once
+            self.confirmed += len(confirmed)
+            return [(first, last)]
         joined: list[tuple[int, int]] = []
-        first, last = confirmed[0]
+        count, last = 0, confirmed[0][1]
         for start, end in confirmed:
             if start > last + 1:
                 joined.append((first, last))
+                count += last - first
                 first = start
             last = end
         joined.append((first, last))
-        self.confirmed += sum([end + 1 - start for start, end in joined])
+        self.confirmed += count + last - first + len(joined)
         return joined
 
     def refuse(self, first: int, last: int, code: int, text: str, taken: int = 0) -> None:
