@@ -8,7 +8,7 @@ import msgspec
 from shardmq.replication.core.effects import Commit, Effect, Send
 from shardmq.replication.core.messages import Message, Touched
 from shardmq.replication.core.note import Edits, History, Key, Note
-from shardmq.replication.core.timing import HISTORY_MAX, STALL_SECONDS, TOUCHED_RECORDS_MAX
+from shardmq.replication.core.timing import HISTORY_MAX, REJOIN_KEYS_MAX, STALL_SECONDS, TOUCHED_RECORDS_MAX
 
 
 class TouchedKeys:
@@ -17,18 +17,24 @@ class TouchedKeys:
     Attributes:
         floor: of all records above this index the keys are known.
         records_max: how many are kept; more where they are not known to be released.
+        keys_max: how many of them one rejoin may fetch.
     """
 
     def __init__(self, floor: int, rows: Iterable[Touched] = ()) -> None:
         self.floor = floor
         self.rows = deque(rows)
         self.records_max = TOUCHED_RECORDS_MAX
+        self.keys_max = REJOIN_KEYS_MAX
+        self._keys = sum([len(keys) for _, keys in self.rows])
 
     def add(self, row: Touched, released: int) -> None:
         """Add the keys of the next record, and forget the oldest where there are too many and it was released."""
-        self.rows.append(row)
-        while len(self.rows) > self.records_max and self.rows[0][0] <= released:
-            self.floor = self.rows.popleft()[0]
+        rows = self.rows
+        rows.append(row)
+        self._keys += len(row[1])
+        while (len(rows) > self.records_max or self._keys > self.keys_max) and rows[0][0] <= released:
+            self.floor, keys = rows.popleft()
+            self._keys -= len(keys)
 
     def above(self, index: int) -> tuple[Touched, ...]:
         """Return what records above an index touched."""
@@ -43,11 +49,12 @@ class TouchedKeys:
         """Know nothing of records up to an index, which is the last one."""
         self.floor = index
         self.rows.clear()
+        self._keys = 0
 
     def cut(self, index: int) -> None:
         """Forget records above an index."""
         while self.rows and self.rows[-1][0] > index:
-            self.rows.pop()
+            self._keys -= len(self.rows.pop()[1])
         self.floor = min(self.floor, index)
 
 
