@@ -224,7 +224,9 @@ class ReplicaNode:
         self._leaves_by = now + LEAVE_SECONDS
         if not self.leads:
             self._step(events.Leave())
-        elif group is not None and len(group.in_sync) > 1 and self.takes_proposals:
+        elif group is None or len(group.in_sync) == 1:
+            self._leaves_by = now  # nobody waits for it, and nobody can lead
+        elif self.takes_proposals:
             self._leaves_by += TRANSFER_SECONDS
             self._step(events.Transfer(next(name for name in group.in_sync if name != self.host)))
         self._links.flush()
