@@ -56,20 +56,21 @@ def serve(host: str, folder: Path, address: str, url: str, commits: int) -> None
     """Commit as the primary, or follow, until all is released."""
     running = Running(host, folder, folder / "keys", address, url)
     node = running.node
-    while node.group is None or len(node.group.in_sync) < 2 or not (node.leads or node.released):
+    while node.group is None or len(node.group.in_sync) < 2 or not (node.takes_proposals or node.released):
         running.pass_(False)
     until = time.monotonic() + 1.0  # the other one knows, too
     while time.monotonic() < until:
         running.pass_(False)
     began, at, first, number = cpu(), time.monotonic(), node.index, 0
-    while node.released < first + commits:
+    leads = node.leads
+    while (node.released if leads else node.index) < first + commits:
         running.pass_(False)
-        while node.leads and number < commits and node.index - node.released < WINDOW:
+        while leads and number < commits and node.index - node.released < WINDOW:
             number += 1
             commit(node.engine, number)
             node.engine.rest(time.monotonic(), True)
             node.turn(boottime())
-    report("primary" if node.leads else "follower", cpu() - began, time.monotonic() - at, commits)
+    report("primary" if leads else "follower", cpu() - began, time.monotonic() - at, commits)
     until = time.monotonic() + 1.0
     while time.monotonic() < until:
         running.pass_(False)
