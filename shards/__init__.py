@@ -1,6 +1,8 @@
 """The shard process: owns its queues completely, and their store. One writer, no locks.
 
-process.py           Options, start, signals.
+process.py           Start, signals.
+options.py           Its options.
+replica_process.py   The same process where the shard has replicas on other hosts.
 loop.py              One pass: receive, apply, deliver, commit, answer.
 answers.py           What leaves at the end of a pass, and when.
 early_deliveries.py  Which deliveries may leave before the commit.

@@ -237,6 +237,10 @@ class ShardLoop:
             self._tick(now)
         return has_sent
 
+    def shut(self, reason: str) -> None:
+        """Refuse publishes in the next pass, for a reason; "" takes them in again."""
+        self._state.shut_for(reason)
+
     def _refuse_damaged(self, peer: Peer, message: Any, damage: RowDamaged) -> None:
         """Carrying out a request met something damaged: take its queue out of service, and tell the peer that asked."""
         state = self._state

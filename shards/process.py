@@ -1,51 +1,22 @@
-"""The shard process: options, start, the loop, the end."""
+"""The shard process: start, the loop, the end."""
 
 import logging
 import time
-from dataclasses import dataclass
-from pathlib import Path
 
-from shardmq.bus.curve import NO_KEYS, CurveKeys
 from shardmq.bus.listener import Listener
 from shardmq.bus.messages.shard import ToShard
 from shardmq.bus.poller import Poller, context
 from shardmq.bus.spinning import Spinning
-from shardmq.limits import SHARD_MEMORY_BYTES
 from shardmq.runtime import notify
 from shardmq.runtime.collection import exempt_startup
 from shardmq.runtime.signals import StopSignal
 from shardmq.shards.loop import ShardLoop
+from shardmq.shards.options import ShardOptions
 from shardmq.shards.storage.store import Store
 
+__all__ = ["ShardOptions", "run"]
+
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ShardOptions:
-    """The options of a shard.
-
-    Attributes:
-        index: which shard it is; its store is `<data_dir>/shard-<index>`.
-        data_dir: the broker's data directory.
-        listen: ZeroMQ endpoint, as `ipc:///run/shardmq/shard-0`.
-        memory_bytes: what message bodies in memory may take.
-        security: of the bus, where it is TCP.
-        rss_bytes_max: resident memory above which publishers are blocked; None for the default.
-        disk_free_bytes_min: what must be left of the disk, else they are too; None for the default.
-    """
-
-    index: int
-    data_dir: Path
-    listen: str
-    memory_bytes: int = SHARD_MEMORY_BYTES
-    security: CurveKeys = NO_KEYS
-    rss_bytes_max: int | None = None
-    disk_free_bytes_min: int | None = None
-
-    @property
-    def name(self) -> str:
-        """The name of the process."""
-        return f"shard-{self.index}"
 
 
 def run(options: ShardOptions) -> None:
@@ -57,6 +28,11 @@ def run(options: ShardOptions) -> None:
     Raises:
         StoreRefused: the store is not this shard's to open.
     """
+    if options.listen_replica:
+        from shardmq.shards.replica_process import run_replica  # a broker on one host does without all of it
+
+        run_replica(options)
+        return
     stop = StopSignal()
     store = Store.open(options.data_dir / options.name, options.index)
     sockets = context(options.security)

@@ -35,6 +35,7 @@ from shardmq.runtime.waiting import WaitingReport
 
 if TYPE_CHECKING:
     from shardmq.replication.dialing import PrimaryDialing
+    from shardmq.replication.member import GroupMember
 
 TICK_SECONDS: Final = 0.1
 """Time between two ticks of links and deadlines."""
@@ -58,6 +59,7 @@ class CoordinatorLoop:
         two_phase_commit: has shards prepare transactions and follow decisions.
         definitions: to be imported at the start; None for none.
         dialing: keeps the links to shards at their primaries; None in a broker on one host.
+        member: the replica that leads, whose links hold what is posted; None in a broker on one host.
     """
 
     def __init__(
@@ -69,7 +71,9 @@ class CoordinatorLoop:
         two_phase_commit: TwoPhaseCommit,
         definitions: DefinitionFiles | None = None,
         dialing: "PrimaryDialing | None" = None,
+        member: "GroupMember | None" = None,
     ) -> None:
+        self._member = member
         self._dialing = dialing
         self._state = state
         self._shards = state.shards
@@ -91,16 +95,23 @@ class CoordinatorLoop:
         self._heartbeat = notify.Heartbeat(lambda: [f"waits for {whom}" for whom in self._missing()])
 
     def serve(self) -> None:
-        """Carry out passes until stopped: receive, decide, commit, answer."""
+        """Carry out passes until stopped: receive, decide, commit, answer.
+
+        Raises:
+            TermEnded, NotPrimary: this replica leads no more.
+        """
         links: list[Any] = [self._listener.socket, *(shard.dialer.socket for shard in self._shards)]
         links += [] if self._dialing is None else [self._dialing.fileno()]
-        spinning = Spinning(Poller([*links, self._woken.fileno()]))
+        links.append(self._woken.fileno())
+        spinning = Spinning(Poller(links) if self._member is None else self._member.poller(links))
         ticked_at = tick_at = say_at = 0.0
         more = False
         while not self._stopping:
-            if not more and not spinning.wait(min(tick_at, say_at) - time.monotonic()):
+            if not more and not spinning.wait(self._wait_seconds(min(tick_at, say_at))):
                 for shard in self._shards:
                     shard.say_recorded()
+            if self._member is not None and not self._may_go_on(self._member):
+                continue
             now = time.monotonic()
             more = self._receive(now) or (self._dialing is not None and self._dialing.look(now))
             is_conversing = self._commands.is_conversing
@@ -129,6 +140,16 @@ class CoordinatorLoop:
             is_unsaid = any(shard.is_unsaid and shard.is_open for shard in self._shards)
             say_at = now + RECORDED_SECONDS if is_unsaid else tick_at
 
+    def _wait_seconds(self, until: float) -> float:
+        wait = until - time.monotonic()
+        return wait if self._member is None else min(wait, self._member.node.wait_seconds())
+
+    def _may_go_on(self, member: "GroupMember") -> bool:
+        """Let the replica go on; returns whether this may, too."""
+        member.turn()
+        self._state.store.shut = member.refusal
+        return not member.is_paused
+
     def stop(self) -> None:
         """Have `serve` return after its pass. May be called from a signal handler or another thread."""
         self._stopping = True
@@ -145,7 +166,8 @@ class CoordinatorLoop:
         self._listener.close()
         for shard in self._shards:
             shard.dialer.close()
-        self._sockets.term()
+        if self._member is None:  # else its links are among them
+            self._sockets.term()
         self._wake.close()
         self._woken.close()
         self._state.store.close()
@@ -233,7 +255,7 @@ class CoordinatorLoop:
         has_sent = self._listener.flush()
         for shard in self._shards:
             has_sent = shard.flush() or has_sent
-        return has_sent
+        return has_sent if self._member is None else self._member.release()
 
     def _status(self) -> dict[str, Any]:
         topology, identity = self._state.topology, self._state.identity

@@ -1,76 +1,20 @@
-"""The coordinator process: options, start, signals, clean stop."""
+"""The coordinator process: start, signals, clean stop."""
 
 import logging
-import secrets
-import time
-from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
-from shardmq.bus.curve import COORDINATOR, NO_KEYS, Context, CurveKeys, process_name
-from shardmq.bus.dialer import Dialer
-from shardmq.bus.listener import Listener
-from shardmq.bus.messages.coordinator import ToCoordinator
-from shardmq.bus.messages.shard import FromShard
 from shardmq.bus.poller import context
-from shardmq.coordinator.handlers.boot_definitions import read_files
-from shardmq.coordinator.handlers.replicas import TopologyReplicas
-from shardmq.coordinator.handlers.transactions import TwoPhaseCommit
-from shardmq.coordinator.links.shard import ShardLink
+from shardmq.coordinator.assembly import CoordinatorOptions, directory_of, put_together
 from shardmq.coordinator.loop import CoordinatorLoop
-from shardmq.coordinator.rules.access import first_changes, missing_exchanges
-from shardmq.coordinator.rules.shard_identity import Members
-from shardmq.coordinator.state.coordinator import CoordinatorState
-from shardmq.coordinator.state.transactions import TransactionState
-from shardmq.coordinator.storage.store import Store, StoredState
+from shardmq.coordinator.storage.store import Store
 from shardmq.runtime import notify
 from shardmq.runtime.clock import SteadyClock
 from shardmq.runtime.collection import exempt_startup
 from shardmq.runtime.signals import StopSignal
-from shardmq.topology.changes import Change
-from shardmq.topology.topology import Topology
 
-if TYPE_CHECKING:
-    from shardmq.replication.dialing import PrimaryDialing
-    from shardmq.replication.directory import PrimaryDirectory
-
-RETURN_SECONDS: Final = 2.0
-"""A restarted coordinator answers no command for so long. Running gateways connect again within 0.6 s; until then they
-route by their replica."""
-
-RETURN_SECONDS_FROM_HOSTS: Final = 3.0
-"""The same in a broker on several hosts, where a gateway may hear as late as after 1.5 s whom to call: where its member
-of etcd is frozen."""
+__all__ = ["CoordinatorOptions", "build", "run"]
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class CoordinatorOptions:
-    """The options of a coordinator.
-
-    Attributes:
-        data_dir: the broker's data directory; the coordinator's own is `coordinator` in it.
-        listen: bus address for gateways, such as `ipc:///run/shardmq/coordinator`.
-        shards: bus addresses of all shards, by number.
-        boot_id: names this life of the broker; in another life, what is not durable is gone.
-        security: of the bus, where it is TCP.
-        definitions: a file of definitions, or a folder of them, imported at the start; None for none.
-        join: URL of etcd, where a broker on several hosts is registered, which tells where the shards are; "" for the
-            addresses above.
-        host_name: of this host in such a broker.
-    """
-
-    data_dir: Path
-    listen: str
-    shards: tuple[str, ...]
-    boot_id: str
-    security: CurveKeys = NO_KEYS
-    definitions: Path | None = None
-    join: str = ""
-    host_name: str = ""
 
 
 def run(options: CoordinatorOptions) -> None:
@@ -80,6 +24,11 @@ def run(options: CoordinatorOptions) -> None:
         StartupRefused: the store cannot be used, has queues on shards that do not exist, or an address of the bus is
             not safe to use.
     """
+    if options.listen_replica:
+        from shardmq.coordinator.replica_process import run_replica  # a broker on one host does without all of it
+
+        run_replica(options)
+        return
     coordinator = build(options)
     StopSignal(coordinator.stop)
     _log.info("ready at %s", options.listen)
@@ -108,92 +57,9 @@ def build(options: CoordinatorOptions, clock: SteadyClock | None = None) -> Coor
         opened.callback(store.close)
         sockets = context(options.security)
         opened.callback(sockets.destroy, linger=0)
-        directory = _directory(options)
+        directory = directory_of(options)
         if directory is not None:
             opened.callback(directory.close)
-        coordinator = _put_together(options, store, sockets, clock, directory)
+        coordinator = put_together(options, store, sockets, clock, directory)
         opened.pop_all()
     return coordinator
-
-
-def _directory(options: CoordinatorOptions) -> "PrimaryDirectory | None":
-    """What knows where the shards' primaries are; None in a broker on one host.
-
-    Raises:
-        InvalidUrl: the URL of etcd cannot be read, or a file that it names not be used.
-    """
-    if not options.join:
-        return None
-    from shardmq.replication.directory import PrimaryDirectory  # a broker on one host does without all of it
-    from shardmq.replication.etcd.background import BackgroundRegister
-    from shardmq.replication.etcd.url import parse
-
-    name = process_name(options.host_name, COORDINATOR)
-    directory = PrimaryDirectory(BackgroundRegister(parse(options.join), f"{name}.{secrets.token_hex(8)}"))
-    directory.wait_for_broker()
-    return directory
-
-
-def _put_together(
-    options: CoordinatorOptions,
-    store: Store,
-    sockets: Context,
-    clock: SteadyClock | None,
-    directory: "PrimaryDirectory | None",
-) -> CoordinatorLoop:
-    files = None if options.definitions is None else read_files(options.definitions)
-    addresses = options.shards if directory is None else ("",) * directory.wait_for_broker().shards
-    stored = store.load(len(addresses))
-    topology = _topology(store, stored)
-    name = process_name(options.host_name, COORDINATOR)
-    listener: Listener[ToCoordinator] = Listener(sockets, options.listen, COORDINATOR, name, ToCoordinator)
-    members = Members(stored.identity, store.write_members, is_one_of_several=directory is not None)
-    shards = [_shard(sockets, name, number, address, members) for number, address in enumerate(addresses)]
-    for queue in topology.queues.values():
-        shards[queue.shard].add(topology.policies.given(queue))
-    for shard in shards:
-        shard.recorded()
-    for queue_id, number in stored.tombstones.items():
-        if number < len(shards):
-            shards[number].drop(queue_id)
-    clock = clock or SteadyClock.resumed(stored.transactions.clock)
-    transactions = TransactionState(topology, store, clock, stored.transactions.next_number)
-    return_seconds = RETURN_SECONDS if directory is None else RETURN_SECONDS_FROM_HOSTS
-    silent_until = time.monotonic() + return_seconds if stored.is_restart else 0.0
-    state = CoordinatorState(stored.identity, topology, store, shards, transactions, silent_until)
-    replicas = TopologyReplicas(topology, addresses, stored.identity)
-    two_phase_commit = TwoPhaseCommit(shards, stored.transactions.decisions)
-    return CoordinatorLoop(state, sockets, listener, replicas, two_phase_commit, files, _dialing(directory, shards))
-
-
-def _shard(sockets: Context, name: str, number: int, address: str, members: Members) -> ShardLink:
-    peer = f"shard-{number}"
-    dialer: Dialer[FromShard] = Dialer(sockets, address, COORDINATOR, name, FromShard, peer)
-    return ShardLink(number, dialer, members)
-
-
-def _dialing(directory: "PrimaryDirectory | None", shards: Sequence[ShardLink]) -> "PrimaryDialing | None":
-    """What keeps the links at the shards' primaries."""
-    if directory is None:
-        return None
-    from shardmq.replication.dialing import PrimaryDialing
-
-    return PrimaryDialing(directory, {shard.name: shard.dialer for shard in shards})
-
-
-def _topology(store: Store, stored: StoredState) -> Topology:
-    """The stored topology; at a first start, with the default virtual host and user; with all predeclared exchanges."""
-    topology = Topology()
-    topology.load(stored.topology)
-    if not stored.knows_permissions:
-        _change(topology, store, first_changes(topology))
-    _change(topology, store, missing_exchanges(topology))
-    return topology
-
-
-def _change(topology: Topology, store: Store, changes: list[Change]) -> None:
-    """Store changes and apply them, before anybody is told."""
-    if changes:
-        store.write(changes)
-    for change in changes:
-        topology.apply(change)

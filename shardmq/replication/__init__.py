@@ -6,6 +6,7 @@ links/        The replicas' links with one another, on the bus.
 node/         A replica in its process: the core on a store, links and etcd.
 planning/     Which hosts have which replicas, and which of them lead: pure functions.
 store/        What lies in a replica's store, and what moves between stores.
+member.py     A process as a member of its group: it follows, leads in place, ends with its term.
 directory.py  Who is primary of each group, and at which address.
 dialing.py    Sends a process's links to where the primaries are.
 """

@@ -59,7 +59,7 @@ class AtomicCommits:
         if message.publishes:
             space.left -= sum([stored_bytes(publish.batch, publish.queues) for publish in message.publishes])
             if space.left < 0:
-                raise Unavailable(self._state.disk_full())
+                raise Unavailable(self._state.no_room())
 
     def _check_queues(self, message: AtomicCommit) -> None:
         """Make sure that every queue takes what is published to it."""

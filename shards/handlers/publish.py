@@ -63,7 +63,7 @@ class Publishing:
         self._confirming[peer] = client
         self._space.left -= stored_bytes(message.batch, message.queues, message.delay_ms)
         if self._space.left < 0:
-            peer.post(PublishRefusal(client.published, ReplyCode.RESOURCE_ERROR, self._state.disk_full()))
+            peer.post(PublishRefusal(client.published, ReplyCode.RESOURCE_ERROR, self._state.no_room()))
             return
         if message.transaction:
             self._stage(peer, client, message)

@@ -73,6 +73,7 @@ class ShardState:
         slices: work that is too much for one pass.
         rates: counters of queues, and how fast they rise.
         measures: of the process.
+        shut: why nothing new is taken in though the disk has room; "" where it is.
     """
 
     def __init__(self, name: str, store: Store, buffer: WriteBuffer, clock: SteadyClock) -> None:
@@ -93,6 +94,7 @@ class ShardState:
         self.slices = SlicedWork(buffer)
         self.rates = QueueRates(time.monotonic())
         self.measures = Measures()
+        self.shut = ""
 
     def add(self, queue: Queue) -> HostedQueue:
         """Take in a queue."""
@@ -159,12 +161,20 @@ class ShardState:
         error = self.missing(number)
         responder.refuse(error.code, error.text)
 
-    def disk_full(self) -> str:
-        """Return the text of refusals when the disk is full."""
-        return (
+    def no_room(self) -> str:
+        """Return the text of refusals when there is no room for anything new."""
+        return self.shut or (
             f"the disk of {self.name} is full: what is left of it is kept for acknowledgements; consume what is "
             "queued, or make room, and publish again"
         )
+
+    def shut_for(self, reason: str) -> None:
+        """Have publishes of this pass refused, for a reason; "" takes them in again."""
+        if reason:
+            self.store.space.left = -1
+        elif self.shut:
+            self.store.space.look()
+        self.shut = reason
 
     def take_out(self, damage: RowDamaged, declared: Declared | None = None) -> None:
         """Put a queue out of service because something stored of it is damaged. Everything else goes on.

@@ -9,10 +9,12 @@ from struct import error as StructError
 from typing import Final, Self
 
 import msgspec
+from msgspec.structs import replace
 
 from shardmq.errors import RowDamaged
 from shardmq.message.record_batch import RecordBatch
 from shardmq.replication.store.note import refuse_replica
+from shardmq.runtime.clock import ClockNote
 from shardmq.shards.segments.segment import NumberedBatch, Segment
 from shardmq.shards.segments.shared_batch import BY_REFERENCE, reference_of, shared_batch, with_records
 from shardmq.shards.storage import decoding
@@ -63,6 +65,7 @@ class Store:
         engine: of the layout LAYOUT.
         shard: its number.
         key_damage: what is wrong with keys, as was found when the engine was opened.
+        clock: what time it is, where the store's own note is of another machine's clock; None to believe that.
 
     Attributes:
         engine: what the store lies in.
@@ -78,7 +81,13 @@ class Store:
         StoreRefused: it is another shard's, a replica's, or damaged.
     """
 
-    def __init__(self, engine: Engine, shard: int = 0, key_damage: Sequence[RowDamaged] = ()) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        shard: int = 0,
+        key_damage: Sequence[RowDamaged] = (),
+        clock: ClockNote | None = None,
+    ) -> None:
         self.engine = engine
         self.file = engine.file
         self.space = engine.space
@@ -90,9 +99,10 @@ class Store:
         self.bodies = SharedBodies()
         self._edits = Edits()
         self._key_damage = key_damage
+        self._clock = clock
         rows.all(STATE, lambda key, _: key, [])  # a row whose key is damaged is not found under its own
         applied = rows.state(APPLIED, number_of)
-        identity = identified(self.file, *self._whose(), shard, applied is None)
+        identity = identified(self.file, *self._whose(), shard, applied is None or engine.is_replicated)
         engine.start(applied, self._contents)
         stored = rows.state(IDENTITY, decoding.decode_identity)  # the redo log may have had a newer one
         if stored is None:
@@ -112,8 +122,7 @@ class Store:
             StoreRefused: in use, damaged, of another program, format or shard. Nothing in it was touched.
             StoreUnwritable: its disk does not take anything.
         """
-        keys = KeyCheck()
-        engine = LmdbEngine(folder, LAYOUT, keys.heads, keys.keys)
+        engine, keys = cls.opened(folder)
         try:
             damage = keys.check(engine)
             if engine.version < CHECKSUMS_SINCE:  # bodies stay as they are, and what was spilled is forgotten
@@ -124,6 +133,17 @@ class Store:
         except BaseException:
             engine.close()
             raise
+
+    @staticmethod
+    def opened(folder: Path) -> tuple[LmdbEngine, KeyCheck]:
+        """Open the engine of a store on disk, or make one; returns with it what was seen of its keys.
+
+        Raises:
+            StoreRefused: in use, damaged, of another program or format. Nothing in it was touched.
+            StoreUnwritable: its disk does not take anything.
+        """
+        keys = KeyCheck()
+        return LmdbEngine(folder, LAYOUT, keys.heads, keys.keys), keys
 
     def damaged_cursors(self, queue: int, group: str) -> list[tuple[bytes, bytes]]:
         """Return the rows that are damaged of a group's cursor in a partition, keys and values as they are now."""
@@ -144,7 +164,11 @@ class Store:
         staged, is_certain = self.staging.references()
         self.bodies.load(contents.bodies_noted, contents.segments, staged, contents.is_index_whole and is_certain)
         self.engine.clear(*FORGOTTEN)
-        self.engine.compact_at_start()
+        if not self.engine.is_replicated:  # a replica's is compacted before it follows: nobody waits for it then
+            self.engine.compact_at_start()
+        if self._clock is not None:
+            least = 0 if contents.clock is None else contents.clock.steady_ms
+            contents.clock = replace(self._clock, steady_ms=max(least, self._clock.steady_ms))
         return contents
 
     def _contents(self) -> StoredState:

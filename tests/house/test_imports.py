@@ -68,7 +68,8 @@ INSIDE = {
     ),
     "shardmq.shards": (
         ("process",),
-        ("loop",),
+        ("replica_process",),
+        ("loop", "options"),
         ("answers",),
         ("early_deliveries",),
         ("check",),
@@ -98,7 +99,16 @@ INSIDE = {
         ("ends", "amqp_connection"),
         ("message",),
     ),
-    "shardmq.coordinator": (("process",), ("loop",), ("handlers",), ("state",), ("storage", "links"), ("rules",)),
+    "shardmq.coordinator": (
+        ("process",),
+        ("replica_process",),
+        ("assembly",),
+        ("loop",),
+        ("handlers",),
+        ("state",),
+        ("storage", "links"),
+        ("rules",),
+    ),
 }
 """What stands above what in each process, from the top."""
 

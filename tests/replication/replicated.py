@@ -1,0 +1,210 @@
+"""A broker on three hosts, as processes on one machine: each group has a replica on each, and etcd is a real one.
+
+Whoever ends with its term is started again at once, as `shardmq up --join` does.
+"""
+
+import logging
+import threading
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+from shardmq.cmd.bench.compare.rabbitmq import free_ports
+from shardmq.coordinator.process import CoordinatorOptions
+from shardmq.coordinator.process import run as run_coordinator
+from shardmq.replication.core.group import Group
+from shardmq.replication.etcd.background import BackgroundRegister
+from shardmq.replication.etcd.news import Seen, Stored
+from shardmq.replication.etcd.url import parse
+from shardmq.replication.etcd.values import BROKER, GROUPS, HOSTS, WISHES, Broker, Host, Kind, Wish
+from shardmq.runtime.notify import REPLICA_ENDED
+from shardmq.shards.process import ShardOptions
+from shardmq.shards.process import run as run_shard
+from tests.warm import Warm, warm_process
+
+from .moving import BROKER_ID, INSECURE, is_listening, until
+
+HOST_NAMES = ("a", "b", "c")
+
+
+def replica(arguments: tuple[str, ...]) -> int:
+    """Be a replica: group, data directory, addresses for callers and for replicas, etcd, name of the host."""
+    group, folder, listen, listen_replica, join, host = arguments
+    form = "%(asctime)s %(message)s"
+    logging.basicConfig(filename=f"{folder}/{group}.log", level=logging.INFO, format=form, force=True)
+    try:
+        if group == "coordinator":
+            run_coordinator(
+                CoordinatorOptions(
+                    Path(folder),
+                    listen,
+                    (),
+                    BROKER_ID,
+                    INSECURE,
+                    join=join,
+                    host_name=host,
+                    broker=BROKER_ID,
+                    listen_replica=listen_replica,
+                )
+            )
+        else:
+            number = int(group.removeprefix("shard-"))
+            run_shard(
+                ShardOptions(
+                    number,
+                    Path(folder),
+                    listen,
+                    security=INSECURE,
+                    join=join,
+                    host_name=host,
+                    broker=BROKER_ID,
+                    listen_replica=listen_replica,
+                )
+            )
+    except SystemExit as ended:
+        return int(str(ended.code))
+    except Exception:
+        logging.getLogger().exception("the process ends")
+        raise
+    return 0
+
+
+class Replica:
+    """One replica's process, started again whenever its term has ended."""
+
+    def __init__(self, arguments: tuple[str, ...]) -> None:
+        self._arguments = arguments
+        self._is_closed = False
+        self.exits: list[int] = []
+        self._start()
+
+    def _start(self) -> None:
+        self.process: Warm = warm_process.run("tests.replication.replicated:replica", *self._arguments)
+        self._watcher = threading.Thread(target=self._look_after, args=(self.process,), daemon=True)
+        self._watcher.start()
+
+    def _look_after(self, process: Warm) -> None:
+        self.exits.append(process.wait())
+        if self.exits[-1] == REPLICA_ENDED and not self._is_closed:
+            self._start()
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._is_closed = True
+        self.process.kill()
+        self._watcher.join()
+
+    def restart(self) -> None:
+        self.kill()
+        self._is_closed = False
+        self._start()
+
+
+class ReplicatedBroker:
+    """Groups with replicas on hosts a, b and c, and a gateway on each.
+
+    Args:
+        folder: for the stores.
+        etcd: its URL, without a prefix.
+        prefix: of this broker's keys.
+        shards: how many.
+        min_in_sync: of all groups.
+        hosts: their names.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        etcd: str,
+        prefix: str,
+        shards: int = 1,
+        min_in_sync: int = 1,
+        hosts: tuple[str, ...] = HOST_NAMES,
+    ) -> None:
+        self.folder = folder
+        self.join = f"{etcd}/{prefix}"
+        self.hosts = hosts
+        self.min_in_sync = min_in_sync
+        self.groups = ["coordinator", *(f"shard-{number}" for number in range(shards))]
+        ports = iter(free_ports(len(hosts) * (2 * len(self.groups) + 1)))
+        self.addresses = {
+            host: {
+                f"{group}{kind}": f"tcp://127.0.0.1:{next(ports)}" for group in self.groups for kind in ("", "/replica")
+            }
+            for host in hosts
+        }
+        self.ports = {host: next(ports) for host in hosts}
+        self.replicas: dict[tuple[str, str], Replica] = {}
+        self.gateways: list[Warm] = []
+        self._known: dict[str, Group] = {}
+        self._stored = 0
+        self.register = BackgroundRegister(parse(self.join), f"test-{prefix}")
+        self.register.watch(GROUPS)
+
+    def __enter__(self) -> Self:
+        self.put(BROKER, "", Broker(BROKER_ID, len(self.groups) - 1, len(self.hosts)))
+        for host in self.hosts:
+            self.put(HOSTS, host, Host("s", self.addresses[host]))
+        for place, group in enumerate(self.groups):
+            first = self.hosts[place % len(self.hosts)]
+            self.put(GROUPS, group, Group("f00d", 0, "", (first,), self.hosts, self.min_in_sync))
+        for host in self.hosts:
+            for group in self.groups:
+                self.start(host, group)
+            program = "tests.replication.moving:gateway", f"{host}.gateway-0", str(self.ports[host]), self.join
+            self.gateways.append(warm_process.run(*program))
+        until(lambda: all(is_listening(port) for port in self.ports.values()))
+        until(lambda: all(set(self.group(name).in_sync) == set(self.hosts) for name in self.groups))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for replica in self.replicas.values():
+            replica.kill()
+        for gateway in self.gateways:
+            gateway.kill()
+            gateway.wait()
+        self.register.close()
+
+    @property
+    def url(self) -> str:
+        """Of all gateways."""
+        return f"shardmq://guest:guest@{','.join(f'127.0.0.1:{port}' for port in self.ports.values())}/"
+
+    def start(self, host: str, group: str) -> None:
+        where = self.folder / host
+        where.mkdir(mode=0o700, exist_ok=True)
+        addresses = self.addresses[host]
+        self.replicas[host, group] = Replica(
+            (group, str(where), addresses[group], addresses[f"{group}/replica"], self.join, host)
+        )
+
+    def primary(self, group: str) -> Replica:
+        """The process of a group's primary, as etcd has it."""
+        return self.replicas[self.group(group).primary, group]
+
+    def group(self, name: str) -> Group:
+        """A group, as etcd has it."""
+        self._hear()
+        return self._known.get(name, Group("", 0, "", (), ()))
+
+    def until_led_by_another(self, group: str, term: int) -> None:
+        """Wait until a later term has begun."""
+        until(lambda: self.group(group).term > term)
+
+    def wish(self, group: str, primary: str) -> None:
+        """Have another host lead a group."""
+        self.put(WISHES, group, Wish(self.group(group).term, primary))
+
+    def put(self, kind: Kind[Any], name: str, value: msgspec.Struct) -> None:
+        before = self._stored
+        self.register.change(kind, name, lambda _: value)
+        until(lambda: self._hear() > before)
+
+    def _hear(self) -> int:
+        for news in self.register.take():
+            if isinstance(news, Stored):
+                self._stored += 1
+            elif isinstance(news, Seen) and news.kind is GROUPS:
+                self._known.update({entry.name: entry.value for entry in news.entries if entry.value is not None})
+        return self._stored
