@@ -16,7 +16,7 @@ def parse(line: str) -> None:
     _, *words = shlex.split(line, comments=True)
     command: click.Command = cli
     with click.Context(cli) as context:
-        while isinstance(command, click.Group):
+        while isinstance(command, click.Group) and not words[0].startswith("-"):  # `shardmq shard --index 0`
             found = command.get_command(context, words[0])
             assert found is not None, f"there is no command '{words[0]}': {line}"
             command = found

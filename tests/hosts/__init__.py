@@ -20,4 +20,7 @@ network.py     Namespaces on a bridge; cuts and loss by nft, delay by a delay li
 delay_line.py  The process that hands frames on later: a kernel need not have netem, and a delay is by pair and one way.
 hosts.py       Hosts with processes, and etcd.
 members.py     Members of etcd, on loopback or on hosts; processes that end with the test run.
+broker.py      A broker on the hosts, started by the documented commands.
+document.py    The commands of its documentation.
+traffic.py     A client of it, which says what was confirmed.
 """

@@ -37,6 +37,11 @@ class Host:
         self._namespace = namespace
         self._processes: list[Process] = []
 
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        """Before the words of a command that is to run there."""
+        return self._namespace.prefix
+
     def spawn(self, command: Sequence[str], output: Path | None = None) -> Process:
         """Start a process there, which ends with the test run."""
         process = Process(command, output or self.folder / f"{len(self._processes)}.log", self._namespace.prefix)

@@ -85,6 +85,9 @@ class Process:
     def thaw(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
 
+    def signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
     def kill(self) -> None:
         """kill -9."""
         if not self.has_ended:

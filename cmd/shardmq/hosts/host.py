@@ -34,7 +34,7 @@ WAIT: Final = click.option(
 )
 
 
-@click.group(hidden=True)
+@click.group()
 def host() -> None:
     """Hosts of a broker on several: list, drain, remove."""
 
@@ -42,7 +42,7 @@ def host() -> None:
 @host.command("list")
 @ETCD
 @LIST
-def host_list(*, join: str, choice: RowChoice, as_json: bool) -> None:
+def host_list(*, join: str | None, choice: RowChoice, as_json: bool) -> None:
     """Show the hosts: how many groups each leads, has replicas of, and is in sync in."""
     with opened(join) as register:
         rows = host_rows(register.cluster())
@@ -55,7 +55,7 @@ def host_list(*, join: str, choice: RowChoice, as_json: bool) -> None:
 @WAIT
 @ETCD
 @JSON
-def host_drain(*, name: str, undo: bool, wait_seconds: float, join: str, as_json: bool) -> None:
+def host_drain(*, name: str, undo: bool, wait_seconds: float, join: str | None, as_json: bool) -> None:
     """Have everything that host NAME has moved to others, without refusing a publish.
 
     A host that is away can be drained as well: its replicas are made anew from those that are there.
@@ -85,7 +85,7 @@ def host_drain(*, name: str, undo: bool, wait_seconds: float, join: str, as_json
 @click.argument("name")
 @ETCD
 @JSON
-def host_remove(*, name: str, join: str, as_json: bool) -> None:
+def host_remove(*, name: str, join: str | None, as_json: bool) -> None:
     """Forget host NAME, which was drained and has stopped."""
     with opened(join) as register:
         cluster = register.cluster()

@@ -6,6 +6,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+import click
+
+from shardmq.cmd.run.hosts.options import JOIN_VARIABLE
 from shardmq.cmd.terminal.output import CommandFailed
 from shardmq.replication.etcd.url import EtcdUrl, parse
 from shardmq.replication.etcd.values import BROKER, GROUPS, HOSTS, WISHES, Kind
@@ -24,8 +27,14 @@ LOOK_SECONDS: Final = 0.25
 
 
 @contextlib.contextmanager
-def opened(url: str) -> "Iterator[BrokerRegister]":
-    """The register of the broker that a URL of etcd names."""
+def opened(url: str | None) -> "Iterator[BrokerRegister]":
+    """The register of the broker that a URL of etcd names.
+
+    Raises:
+        UsageError: there is no URL.
+    """
+    if url is None:
+        raise click.UsageError(f"--join ({JOIN_VARIABLE}) is missing: where etcd is, as the hosts have it")
     from shardmq.replication.etcd.background import BackgroundRegister
 
     parsed = parse(url)

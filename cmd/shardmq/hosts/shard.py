@@ -34,22 +34,22 @@ TRANSFER_SECONDS: Final = 10.0
 ELECTION_SECONDS: Final = 10.0
 
 
-@click.command("list", hidden=True)
+@click.command("list")
 @ETCD
 @LIST
-def shard_list(*, join: str, choice: RowChoice, as_json: bool) -> None:
+def shard_list(*, join: str | None, choice: RowChoice, as_json: bool) -> None:
     """Show the replica groups of a broker on several hosts: who leads, who is in sync."""
     with opened(join) as register:
         rows = group_rows(register.cluster())
     print_list("groups", rows, COLUMNS, choice, as_json)
 
 
-@click.command("transfer", hidden=True)
+@click.command("transfer")
 @click.argument("name", metavar="SHARD")
 @click.argument("host")
 @ETCD
 @JSON
-def shard_transfer(*, name: str, host: str, join: str, as_json: bool) -> None:
+def shard_transfer(*, name: str, host: str, join: str | None, as_json: bool) -> None:
     """Have SHARD, or the coordinator, led by another HOST that is in sync. No publish is refused for it."""
     with opened(join) as register:
         cluster = register.cluster()
@@ -70,14 +70,14 @@ def shard_transfer(*, name: str, host: str, join: str, as_json: bool) -> None:
     print_done(f"{name} is led by '{host}', in term {now.term}", as_json, term=now.term)
 
 
-@click.command("move", hidden=True)
+@click.command("move")
 @click.argument("name", metavar="SHARD")
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
 @WAIT
 @ETCD
 @JSON
-def shard_move(*, name: str, source: str, target: str, wait_seconds: float, join: str, as_json: bool) -> None:
+def shard_move(*, name: str, source: str, target: str, wait_seconds: float, join: str | None, as_json: bool) -> None:
     """Have a replica of SHARD on host TO instead of on FROM. No replica is missing meanwhile."""
     with opened(join) as register:
         cluster = register.cluster()
@@ -102,13 +102,13 @@ def shard_move(*, name: str, source: str, target: str, wait_seconds: float, join
     print_done(f"{done} '{source}' to '{target}'", as_json, done=is_done)
 
 
-@click.command("elect", hidden=True)
+@click.command("elect")
 @click.argument("name", metavar="SHARD")
 @click.argument("host")
 @YES
 @ETCD
 @JSON
-def shard_elect(*, name: str, host: str, yes: bool, join: str, as_json: bool) -> None:
+def shard_elect(*, name: str, host: str, yes: bool, join: str | None, as_json: bool) -> None:
     """Have SHARD led by HOST, which is not in sync: what only the others have is lost for good.
 
     For when all hosts in sync are gone and will not come back.

@@ -64,7 +64,7 @@ def keys_create(*, names: tuple[str, ...], folder: Path, as_json: bool) -> None:
         click.echo(f"Created keys of '{name}': {secret} stays with it; copy {public} to all it talks with")
 
 
-@keys.command("hosts", hidden=True)
+@keys.command("hosts")
 @click.argument("names", nargs=-1, required=True, metavar="HOST…", callback=host_names)
 @click.option("--shards", type=WholeNumber(1, 1024), default=4, show_default=True, help="Shards of the broker.")
 @click.option("--gateways", type=WholeNumber(1, 64), default=4, show_default=True, help="Gateways of each host.")

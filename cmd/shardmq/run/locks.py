@@ -147,8 +147,13 @@ def sweep(folder: Path) -> None:
             os.close(lock)
 
 
+def is_wildcard(host: str) -> bool:
+    """Whether an address to listen at is all that the machine has."""
+    return host in ("", "0.0.0.0", "::")
+
+
 def client_host(host: str) -> str:
     """The host to put into a URL for a broker that listens on `host`."""
-    if host in ("", "0.0.0.0", "::"):
+    if is_wildcard(host):
         return "127.0.0.1"
     return f"[{host}]" if ":" in host else host

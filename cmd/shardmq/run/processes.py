@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from shardmq.cmd.run.hosts.options import ReplicaChoice, replica_options
 from shardmq.cmd.terminal.numbers import WholeNumber
 from shardmq.cmd.terminal.options import Command
 from shardmq.cmd.terminal.process_options import (
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from shardmq.runtime.tls import TlsOptions
 
 KERNEL_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+NO_SHARDS: Final = "--shard (SHARDMQ_SHARDS) is missing: the address of shard 0, then of shard 1, …"
 MEMORY_WATERMARK: Final = memory_watermark("this process takes", "0.6", "SHARDMQ_MEMORY_WATERMARK")
 
 
@@ -93,6 +95,7 @@ class ShardCommands(click.Group):
 )
 @MEMORY_WATERMARK
 @DISK_FREE_LIMIT
+@replica_options
 @bus_options
 @log_options
 def shard(
@@ -104,6 +107,7 @@ def shard(
     memory_bytes: int,
     memory_watermark: int | None,
     disk_free_limit: int | None,
+    replica: ReplicaChoice,
     keys: Path | None,
     insecure_bus: bool,
     log: LogOptions,
@@ -132,7 +136,11 @@ def shard(
             memory_bytes=memory_bytes,
             rss_bytes_max=memory_watermark,
             disk_free_bytes_min=disk_free_limit,
-            security=security(keys, f"shard-{index}", insecure_bus),
+            security=security(keys, replica.name_of(f"shard-{index}"), insecure_bus),
+            join=replica.join,
+            host_name=replica.host_name,
+            broker=replica.broker,
+            listen_replica=replica.listen_replica,
         )
     )
 
@@ -157,6 +165,7 @@ def shard(
     help="Transient queues and messages last until this changes.  [default: the kernel's boot id]",
 )
 @DEFINITIONS
+@replica_options
 @bus_options
 @log_options
 def coordinator(
@@ -167,6 +176,7 @@ def coordinator(
     shards: tuple[str, ...],
     boot_id: str,
     definitions: Path | None,
+    replica: ReplicaChoice,
     keys: Path | None,
     insecure_bus: bool,
     log: LogOptions,
@@ -175,6 +185,8 @@ def coordinator(
     listen = listen or address
     if listen is None:
         raise click.UsageError("give --listen, or --coordinator (SHARDMQ_COORDINATOR), where gateways call it")
+    if not shards and not replica.is_joined:
+        raise click.UsageError(NO_SHARDS)
     log.begin("coordinator")
     notify.die_with_parent()
     from shardmq.coordinator.process import CoordinatorOptions, run
@@ -185,8 +197,12 @@ def coordinator(
             listen=listen,
             shards=shards,
             boot_id=boot_id or KERNEL_BOOT_ID.read_text().strip(),
-            security=security(keys, "coordinator", insecure_bus),
+            security=security(keys, replica.name_of("coordinator"), insecure_bus),
             definitions=definitions,
+            join=replica.join,
+            host_name=replica.host_name,
+            broker=replica.broker,
+            listen_replica=replica.listen_replica,
         )
     )
 
@@ -219,7 +235,6 @@ def coordinator(
 )
 @click.option(
     "--coordinator",
-    required=True,
     metavar="ADDRESS",
     envvar="SHARDMQ_COORDINATOR",
     show_envvar=True,
@@ -229,6 +244,7 @@ def coordinator(
 @MEMORY_WATERMARK
 @MESSAGE_SIZE_MAX
 @OTLP_ENDPOINT
+@replica_options
 @bus_options
 @tls_options
 @log_options
@@ -237,11 +253,12 @@ def gateway(
     name: str,
     host: str,
     port: int,
-    coordinator: str,
+    coordinator: str | None,
     shards: tuple[str, ...],
     memory_watermark: int | None,
     message_size_max: int,
     otlp_endpoint: str | None,
+    replica: ReplicaChoice,
     keys: Path | None,
     insecure_bus: bool,
     tls: "TlsOptions | None",
@@ -253,6 +270,11 @@ def gateway(
 
     if role_of(name) != GATEWAY:
         raise click.UsageError(f"'{name}' is the name of a {role_of(name)}; name a gateway otherwise, as gateway-0")
+    if not replica.is_joined:
+        if coordinator is None:
+            raise click.UsageError("--coordinator (SHARDMQ_COORDINATOR) is missing: the coordinator's address")
+        if not shards:
+            raise click.UsageError(NO_SHARDS)
     log.begin(name)
     notify.die_with_parent()
 
@@ -261,12 +283,13 @@ def gateway(
             name=name,
             host=host,
             port=port,
-            coordinator=coordinator,
+            coordinator=coordinator or "",
             shards=shards,
             security=security(keys, name, insecure_bus),
             tls=tls,
             rss_bytes_max=memory_watermark,
             message_bytes_max=message_size_max,
             otlp_endpoint=otlp_endpoint,
+            join=replica.join,
         )
     )

@@ -50,6 +50,10 @@ one, or come over many connections, gateways take two thirds of what a broker ta
 GATEWAYS_PER_SHARD: Final = 2
 """For the same reason, more than two would wait for their shard."""
 
+EVERYWHERE: Final = "0.0.0.0"
+"""Address for clients of one of several hosts where nobody says: they come from elsewhere, and user `guest`, who may
+come from this machine alone, by 127.0.0.1."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -129,7 +133,7 @@ def up(
         cores = core_count()
         gateways = default_gateways(cores, shards)
     if joining is not None and click.get_current_context().get_parameter_source("host") is ParameterSource.DEFAULT:
-        host = joining.address
+        host = EVERYWHERE
     options = BrokerOptions(
         shards,
         gateways,

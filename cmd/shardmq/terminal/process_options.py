@@ -37,7 +37,6 @@ SHARDS: Final = click.option(
     "--shard",
     "shards",
     multiple=True,
-    required=True,
     metavar="ADDRESS",
     envvar="SHARDMQ_SHARDS",
     show_envvar=True,

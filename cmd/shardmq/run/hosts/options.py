@@ -122,14 +122,12 @@ JOIN: Final = click.option(
     metavar="URL",
     envvar=JOIN_VARIABLE,
     show_envvar=True,
-    hidden=True,
     help="Be one of several hosts of a broker that etcd knows: etcd://user:password@h1:2379,h2:2379/prefix; etcds:// "
     "is TLS.",
 )
 ETCD: Final = click.option(
     "--join",
     callback=_etcd_url,
-    required=True,
     metavar="URL",
     envvar=JOIN_VARIABLE,
     show_envvar=True,
@@ -141,7 +139,6 @@ HOST: Final = click.option(
     metavar="NAME",
     envvar="SHARDMQ_HOST_NAME",
     show_envvar=True,
-    hidden=True,
     help="Name of this host, which it keeps for good.",
 )
 _HOST_OPTIONS: Final = (
@@ -152,7 +149,6 @@ _HOST_OPTIONS: Final = (
         metavar="ADDRESS",
         envvar="SHARDMQ_HOST_ADDRESS",
         show_envvar=True,
-        hidden=True,
         help="Address at which the other hosts reach this one.",
     ),
     click.option(
@@ -162,7 +158,6 @@ _HOST_OPTIONS: Final = (
         show_default=True,
         envvar="SHARDMQ_BUS_PORT",
         show_envvar=True,
-        hidden=True,
         help="The first of the ports for other hosts: two for the coordinator, and two for each shard.",
     ),
     click.option(
@@ -170,7 +165,6 @@ _HOST_OPTIONS: Final = (
         type=WholeNumber(1, 7),
         envvar="SHARDMQ_REPLICAS",
         show_envvar=True,
-        hidden=True,
         help=f"How many hosts have each shard.  [default: {DEFAULT_REPLICAS}, or what the broker was made with]",
     ),
     click.option(
@@ -178,7 +172,6 @@ _HOST_OPTIONS: Final = (
         type=WholeNumber(1, 7),
         envvar="SHARDMQ_MIN_IN_SYNC",
         show_envvar=True,
-        hidden=True,
         help="Publishes are refused while fewer of them are in sync.  [default: 1, or what the broker was made with]",
     ),
     click.option(
@@ -187,7 +180,6 @@ _HOST_OPTIONS: Final = (
         metavar="NAME,…",
         envvar="SHARDMQ_HOSTS",
         show_envvar=True,
-        hidden=True,
         help="Hosts to wait for before the broker is made, so that it is spread over them from the first message on.",
     ),
     KEYS,
@@ -233,3 +225,58 @@ def _read(values: dict[str, Any]) -> HostOptions | None:
         given["keys"],
         given["insecure_bus"],
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaChoice:
+    """What the options of one process on one of several hosts say.
+
+    Attributes:
+        join: URL of etcd; "" for a process of a broker on one machine.
+        host_name: of its host.
+        broker: id of the broker.
+        listen_replica: bus address for other replicas of the same group.
+    """
+
+    join: str = ""
+    host_name: str = ""
+    broker: str = ""
+    listen_replica: str = ""
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether it is of a broker on several hosts."""
+        return bool(self.join)
+
+    def name_of(self, process: str) -> str:
+        """The name of a process, and of its keys, as `a.shard-0`."""
+        return f"{self.host_name}.{process}" if self.is_joined else process
+
+
+_REPLICA_OPTIONS: Final = (
+    JOIN,
+    HOST,
+    *(
+        click.option(f"--{name}", default="", metavar="TEXT", help=help)
+        for name, help in (
+            ("broker", "Id of the broker."),
+            ("listen-replica", "Address for other replicas of the same group, as tcp://10.0.0.2:5681."),
+        )
+    ),
+)
+
+
+def replica_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a process of `up --join`. The command gets them as `replica`, a `ReplicaChoice`."""
+
+    @functools.wraps(command)
+    def with_replica(
+        *, join: str | None, host_name: str | None, broker: str, listen_replica: str, **values: Any
+    ) -> Any:
+        is_a_process = click.get_current_context().invoked_subcommand is None  # else `shardmq shard list`
+        if join is not None and host_name is None and is_a_process:
+            raise click.UsageError("--join needs --host-name")
+        choice = ReplicaChoice(join, host_name or "", broker, listen_replica) if join else ReplicaChoice()
+        return command(replica=choice, **values)
+
+    return all_of(with_replica, _REPLICA_OPTIONS)

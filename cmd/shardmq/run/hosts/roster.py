@@ -16,13 +16,11 @@ class HostRoster:
     Args:
         host: its options.
         broker: that it has joined.
-        session: of this start of the host.
     """
 
-    def __init__(self, host: HostOptions, broker: Broker, session: str) -> None:
+    def __init__(self, host: HostOptions, broker: Broker) -> None:
         self._host = host
         self._broker = broker
-        self._session = session
 
     def __call__(self, options: BrokerOptions, run_dir: Path, on_ready: Callable[[Child], None]) -> list[Child]:
         """The processes, the coordinator first."""
@@ -41,7 +39,7 @@ class HostRoster:
         """Words of a replica's command line."""
         addresses = self._host.bus_addresses(self._broker.shards)
         return (
-            *("--host-name", self._host.name, "--host-session", self._session, "--broker", self._broker.id),
+            *("--host-name", self._host.name, "--broker", self._broker.id),
             *("--data-dir", str(options.data_dir), "--listen", addresses[group]),
             *("--listen-replica", addresses[f"{group}/replica"], *self._host.security_words),
         )

@@ -18,7 +18,7 @@ from shardmq.cmd.run.hosts.membership import Membership
 from shardmq.cmd.run.hosts.options import HostOptions
 from shardmq.cmd.run.hosts.planner import Planner
 from shardmq.cmd.run.hosts.roster import HostRoster
-from shardmq.cmd.run.locks import client_host
+from shardmq.cmd.run.locks import client_host, is_wildcard
 from shardmq.cmd.run.notices import Notice
 from shardmq.cmd.run.roster import COORDINATOR, SHARD, BrokerOptions
 from shardmq.cmd.run.supervisor import Supervisor, held
@@ -53,7 +53,7 @@ def supervise_host(options: BrokerOptions, host: HostOptions, announce: Callable
 async def _run(options: BrokerOptions, host: HostOptions, run_dir: Path, announce: Callable[[Notice], None]) -> int:
     membership = Membership(host)
     try:
-        broker = await _joined(options, membership)
+        broker = await _joined(options, host.address, membership)
         if broker is None:
             announce(Notice("stopped", "stopped", exit_code=0))
             return 0
@@ -63,11 +63,12 @@ async def _run(options: BrokerOptions, host: HostOptions, run_dir: Path, announc
         membership.close()
 
 
-async def _joined(options: BrokerOptions, membership: Membership) -> Broker | None:
+async def _joined(options: BrokerOptions, address: str, membership: Membership) -> Broker | None:
     """The broker, once this host is one of it; None where it was told to stop before."""
     stopping = asyncio.Event()
     StopSignal.on_loop(asyncio.get_running_loop(), stopping.set)
-    addresses = {"gateway": f"{client_host(options.host)}:{options.port}"}
+    reached = address if is_wildcard(options.host) else options.host
+    addresses = {"gateway": f"{client_host(reached)}:{options.port}"}
     if options.management_url is not None:
         addresses["management"] = options.management_url
     joining = asyncio.create_task(membership.join(options.data_dir, addresses))
@@ -101,7 +102,7 @@ class HostSupervisor(Supervisor):
         run_dir: Path,
         announce: Callable[[Notice], None],
     ) -> None:
-        super().__init__(options, run_dir, announce, HostRoster(host, broker, membership.session))
+        super().__init__(options, run_dir, announce, HostRoster(host, broker))
         self._name = host.name
         self._membership = membership
         self._planner = Planner(membership, host.name)
