@@ -110,7 +110,7 @@ def _leaver(cluster: Cluster, name: str, loads: Mapping[str, int]) -> str:
     pinned = cluster.wishes.get(name, NO_WISH).target
     candidates = [replica for replica in group.replicas if replica in leaving]
     if not candidates and len(staying) > cluster.replicas_wanted:
-        candidates = [replica for replica in staying if replica != pinned]
+        candidates = [replica for replica in staying if replica != pinned and replica in group.in_sync]
     least = max(cluster.replicas_wanted, group.min_in_sync)
     candidates = [
         replica for replica in candidates if sum(host in group.in_sync for host in staying if host != replica) >= least

@@ -53,6 +53,14 @@ class Model:
                 self.wishes[step.name] = step.after
         return len(steps)
 
+    def plan_all(self) -> int:
+        """Plan until there is nothing to be done but to wait for replicas; returns how many steps that took."""
+        steps = 0
+        while taken := self.plan():
+            steps += taken
+            assert steps < 1000, f"it plans for ever: {self.cluster}"
+        return steps
+
     def check(self, before: Group | None, after: Group) -> None:
         """What no step may do to a group that somebody leads."""
         assert after.in_sync
@@ -94,7 +102,8 @@ class Model:
     def settle(self, rounds: int = 1000) -> None:
         """Plan and replicate until nothing changes."""
         for _ in range(rounds):
-            if not self.plan() + self.replicate():
+            planned = self.plan_all()
+            if not planned + self.replicate():
                 return
         raise AssertionError(f"it goes on for ever: {self.cluster}")
 

@@ -33,7 +33,7 @@ def test_groups_are_made_when_all_hosts_have_come_that_are_waited_for() -> None:
     model = broker_on("ab", waits="abc")
     assert not model.groups
     model.come("c")
-    assert model.plan() == 9
+    assert model.plan_all() == 9
     assert spread(model.loads()) == 0
     assert spread(model.leads()) == 0
     assert {len(group.in_sync) for group in model.groups.values()} == {1}, "the others have yet to join"
