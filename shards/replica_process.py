@@ -41,12 +41,13 @@ def run_replica(options: ShardOptions) -> None:
     try:
         if member.follow(lambda: stop.asked, notify.ready):
             _lead(options, member, keys, sockets, stop)
+        notify.stopping()
+        member.leave()
     except (TermEnded, NotPrimary) as reason:
         ended = str(reason)
-    notify.stopping()
     sockets.destroy(linger=0)  # first: callers are to look for the new primary
     member.close()
-    if ended:
+    if ended and not stop.asked:
         _log.info("%s; it starts again as a follower", ended)
         raise SystemExit(notify.REPLICA_ENDED)
 

@@ -42,13 +42,14 @@ def run_replica(options: CoordinatorOptions) -> None:
     try:
         if member.follow(lambda: stop.asked, notify.ready):
             _lead(options, member, directory, sockets, stop)
+        notify.stopping()
+        member.leave()
     except (TermEnded, NotPrimary) as reason:
         ended = str(reason)
-    notify.stopping()
     sockets.destroy(linger=0)  # first: callers are to look for the new primary
     directory.close()
     member.close()
-    if ended:
+    if ended and not stop.asked:
         _log.info("%s; it starts again as a follower", ended)
         raise SystemExit(notify.REPLICA_ENDED)
 
@@ -64,7 +65,12 @@ def _lead(
     store = Store(member.node.engine, options.boot_id)
     clock = SteadyClock.resumed(member.clock())
     coordinator = put_together(options, store, sockets, clock, directory, member)
-    StopSignal(coordinator.stop)
+
+    def ask() -> None:
+        stop.asked = True
+        coordinator.stop()
+
+    StopSignal(ask)
     _log.info("primary at %s", options.listen)
     exempt_startup()
     if not stop.asked:

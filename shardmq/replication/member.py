@@ -176,6 +176,18 @@ class GroupMember:
         if self.held:
             _log.warning("%s stops; the other replicas have not answered for what it wrote last", self._name)
 
+    def leave(self) -> None:
+        """Before the process ends: have another replica lead, and nobody wait for this one. Not for long.
+
+        Raises:
+            StoreUnwritable: a commit may not be on disk.
+        """
+        poller = self.poller([])
+        self.node.leave()
+        while not (self._ended or self.node.has_left):
+            poller.wait(self.node.wait_seconds())
+            self.node.turn(boottime())
+
     def close(self) -> None:
         """Let go of links, etcd and the store."""
         self.node.close()

@@ -4,6 +4,7 @@ Whoever ends with its term is started again at once, as `shardmq up --join` does
 """
 
 import logging
+import os
 import threading
 from pathlib import Path
 from typing import Any, Self
@@ -18,19 +19,33 @@ from shardmq.replication.etcd.background import BackgroundRegister
 from shardmq.replication.etcd.news import Seen, Stored
 from shardmq.replication.etcd.url import parse
 from shardmq.replication.etcd.values import BROKER, GROUPS, HOSTS, WISHES, Broker, Host, Kind, Wish
-from shardmq.runtime.notify import REPLICA_ENDED
+from shardmq.runtime.notify import REPLICA_ENDED, SUPERVISOR, die_with_parent
 from shardmq.shards.process import ShardOptions
 from shardmq.shards.process import run as run_shard
 from tests.warm import Warm, warm_process
 
 from .moving import BROKER_ID, INSECURE, is_listening, until
+from .moving import gateway as run_gateway
 
 HOST_NAMES = ("a", "b", "c")
+
+
+def end_with_tests() -> None:
+    """Have this process end with the one that it was forked from."""
+    os.environ[SUPERVISOR] = str(os.getppid())
+    die_with_parent()
+
+
+def gateway(arguments: tuple[str, ...]) -> int:
+    """Be a gateway: name, port, etcd."""
+    end_with_tests()
+    return run_gateway(arguments)
 
 
 def replica(arguments: tuple[str, ...]) -> int:
     """Be a replica: group, data directory, addresses for callers and for replicas, etcd, name of the host."""
     group, folder, listen, listen_replica, join, host = arguments
+    end_with_tests()
     form = "%(asctime)s %(message)s"
     logging.basicConfig(filename=f"{folder}/{group}.log", level=logging.INFO, format=form, force=True)
     try:
@@ -95,6 +110,12 @@ class Replica:
         self.process.kill()
         self._watcher.join()
 
+    def stop(self) -> None:
+        """SIGTERM."""
+        self._is_closed = True
+        self.process.terminate()
+        self._watcher.join()
+
     def restart(self) -> None:
         self.kill()
         self._is_closed = False
@@ -152,7 +173,7 @@ class ReplicatedBroker:
         for host in self.hosts:
             for group in self.groups:
                 self.start(host, group)
-            program = "tests.replication.moving:gateway", f"{host}.gateway-0", str(self.ports[host]), self.join
+            program = "tests.replication.replicated:gateway", f"{host}.gateway-0", str(self.ports[host]), self.join
             self.gateways.append(warm_process.run(*program))
         until(lambda: all(is_listening(port) for port in self.ports.values()))
         until(lambda: all(set(self.group(name).in_sync) == set(self.hosts) for name in self.groups))

@@ -10,12 +10,14 @@ import shardmq
 from shardmq import errors
 from shardmq.cmd.bench.compare.rabbitmq import Absent
 from shardmq.runtime.notify import REPLICA_ENDED
+from tests.e2e.traffic import bodies
 from tests.faults.ledgers import Client, Consumer, Ledger, Publisher
 from tests.hosts.members import Etcd
 from tests.running import without
 
 from .moving import until
 from .replicated import ReplicatedBroker
+from .test_moves import publishes
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +85,27 @@ def test_nothing_confirmed_is_lost_as_primaries_are_killed_frozen_and_moved(brok
         assert each.crash is None
     assert not ledger.unknown, ledger.verdict()
     assert not ledger.unmarked_copies, ledger.verdict()
+
+
+@pytest.mark.parametrize("is_primary", [True, False], ids=["primary", "follower"])
+def test_a_replica_that_is_told_to_stop_is_waited_for_by_nobody(broker: ReplicatedBroker, is_primary: bool) -> None:
+    group = broker.group("shard-0")
+    stopped = next(host for host in group.in_sync if (host == group.primary) == is_primary)
+    with shardmq.connect(broker.url, timeout=30) as connection:
+        channel = connection.channel()
+        channel.queue_declare("stopping", durable=True)
+        channel.basic_publish("", "stopping", b"before")
+        replica = broker.replicas[stopped, "shard-0"]
+        replica.stop()
+        assert replica.exits[-1] == 0
+        group = broker.group("shard-0")
+        assert group.primary != stopped
+        assert stopped not in group.in_sync
+        until(lambda: publishes(channel, "stopping", b"after"))
+        assert bodies(channel, "stopping") == [b"before", b"after"]
+        channel.queue_delete("stopping")
+    replica.restart()
+    until(lambda: len(broker.group("shard-0").in_sync) == 3)
 
 
 def test_what_is_declared_outlives_the_coordinators_primary(broker: ReplicatedBroker) -> None:

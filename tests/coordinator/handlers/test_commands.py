@@ -7,7 +7,7 @@ import pytest
 
 from shardmq.bus.messages.base import Answer, Call, Inspect, Refusal
 from shardmq.bus.messages.coordinator import Changes, RunCommand, Snapshot
-from shardmq.coordinator import process
+from shardmq.coordinator import assembly
 from shardmq.coordinator.handlers import commands
 from shardmq.coordinator.rules.queues import QueuePlacement
 from shardmq.topology.changes import BindingAdded, BindingRemoved, ExchangeRemoved, QueueRemoved
@@ -240,7 +240,7 @@ def test_binding_does_not_wait_for_earlier_bindings_to_be_followed(room: "Room")
 
 
 def test_a_restarted_coordinator_gives_gateways_time_to_return(room: "Room", monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "RETURN_SECONDS", 3600.0)
+    monkeypatch.setattr(assembly, "RETURN_SECONDS", 3600.0)
     room.start()
     gateway = room.gateway()
     command = DeclareExchange("/", "e", "topic", True, {})
@@ -250,7 +250,7 @@ def test_a_restarted_coordinator_gives_gateways_time_to_return(room: "Room", mon
     request = gateway.ask(command)
     room.settle(gateway)
     assert request not in gateway.answers
-    monkeypatch.setattr(process, "RETURN_SECONDS", 0.0)
+    monkeypatch.setattr(assembly, "RETURN_SECONDS", 0.0)
     room.restart()
     gateway = room.gateway("gateway-2")
     assert isinstance(room.perform(gateway, command), Answer)

@@ -6,7 +6,7 @@ import pytest
 
 from shardmq.bus.messages.base import Answer, Refusal
 from shardmq.bus.messages.coordinator import Changes
-from shardmq.coordinator import process
+from shardmq.coordinator import assembly
 from shardmq.coordinator.handlers import connections
 from shardmq.coordinator.rules.queues import QueuePlacement
 from shardmq.topology.changes import ConnectionClosed
@@ -108,7 +108,7 @@ def test_a_restarted_coordinator_admits_nobody_until_gateways_can_have_returned(
     room: "Room", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room.start()
-    monkeypatch.setattr(process, "RETURN_SECONDS", 1.0)
+    monkeypatch.setattr(assembly, "RETURN_SECONDS", 1.0)
     room.restart()
     early, late = room.gateway("gateway-0"), room.gateway("gateway-1")
     request = early.admit("/", "guest")

@@ -15,7 +15,7 @@ from shardmq.bus.messages.membership import (
     LeaveGroup,
     ReportMembers,
 )
-from shardmq.coordinator import process
+from shardmq.coordinator import assembly
 from shardmq.coordinator.handlers import groups
 from shardmq.topology.commands import DeclareQueue, DeleteQueue
 
@@ -144,7 +144,7 @@ def test_members_of_a_gateway_that_stays_away_leave(
 def test_a_restarted_coordinator_assigns_nothing_until_gateways_have_reported(
     room: "Room", gateway: "GatewayEnd", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "RETURN_SECONDS", 1.0)
+    monkeypatch.setattr(assembly, "RETURN_SECONDS", 1.0)
     declare(room, gateway)
     other = room.gateway("gateway-1")
     join(room, gateway, "a")
