@@ -12,7 +12,7 @@ from shardmq.replication.core.events import KeysRead, RangeRead, ReadFailed
 from shardmq.replication.core.messages import Hello, Join, Message, Range, RangeAck, Record, Rejoin
 from shardmq.replication.core.note import BEGINNING, Key, common_point
 from shardmq.replication.core.state import ReplicaState
-from shardmq.replication.core.timing import RANGE_BYTES, REJOIN_KEYS_MAX
+from shardmq.replication.core.timing import RANGE_BYTES
 
 
 class Peer:
@@ -113,7 +113,7 @@ class CatchUp:
     def _rejoin(self, peer: Peer, hello: Hello, common: int) -> bool:
         state = self._state
         keys = self.keys_to_fetch(hello, common)
-        if len(keys) > REJOIN_KEYS_MAX:
+        if len(keys) > self._state.touched.keys_max:
             return False
         peer.stream = hello.stream
         peer.cursor = hello.copied

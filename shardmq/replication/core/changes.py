@@ -30,7 +30,6 @@ class GroupChanges:
         self._register = register
         self._peers = peers
         self._since = state.now
-        self._first_index = state.index + 1
         self.growing: dict[str, int] = {}
         self.transfer_to = ""
         self._transfer_until = 0.0
@@ -85,24 +84,24 @@ class GroupChanges:
 
     def _growth(self) -> Group | None:
         for name, peer in self._peers.items():
-            if name not in self._group.in_sync and self.may_grow(peer):
+            if name not in self._group.in_sync and not self.is_leaving(name) and self.may_grow(peer):
                 self.wait_for(name)
                 return self._group.grown(name)
         return None
 
     def may_grow(self, peer: Peer) -> bool:
-        """Whether a learner lacks nothing but what is under way."""
+        """Whether a learner lacks nothing but what is under way.
+
+        What the primary before may yet release, by late acknowledgements, this one began its term with. A learner
+        that acknowledged anything in its stream has that: streams begin with all that the primary holds.
+        """
         is_heard = self._state.now - peer.answered <= SILENT_SECONDS  # else the lease would end with its growth
         is_there = peer.stream and peer.is_complete and is_heard and not peer.must_leave
-        return bool(is_there) and self.is_settled() and peer.acked >= self._state.released
+        return bool(is_there) and peer.acked >= self._state.released
 
-    def is_settled(self) -> bool:
-        """Whether all that this replica began its term with is released.
-
-        The primary before may still hear late acknowledgements of records that this one holds, and has not released
-        yet. Members of its set have them all; a learner may not.
-        """
-        return self._state.released >= self._first_index
+    def is_leaving(self, name: str) -> bool:
+        """Whether a replica is being dropped: taken in again, it would leave and come back without end."""
+        return name == self._drop
 
     def wait_for(self, name: str) -> None:
         """Wait for a learner's acknowledgements from before the swap is sent."""
@@ -120,8 +119,10 @@ class GroupChanges:
 
     def move(self, source: str, target: str) -> None:
         """Begin to have another replica in place of one, by an operator's command."""
-        if source not in self._group.replicas or target in self._group.in_sync or self._move is not None:
-            reason = f"cannot move {source} to {target}: replicas are {', '.join(self._group.replicas)}"
+        is_moving = self._move is not None or self._drop not in ("", self._state.name)
+        if source not in self._group.replicas or target in self._group.in_sync or is_moving:
+            replicas = ", ".join(self._group.replicas)
+            reason = f"cannot move {source} to {target}: replicas are {replicas}, and one move runs at a time"
             self._state.effects.append(CommandRefused(reason))
             return
         self._move = (source, target)

@@ -115,7 +115,8 @@ class UncleanElection(msgspec.Struct, frozen=True):
 
     Attributes:
         kept: index of the last record that is kept.
-        released: index that is known to have been released; all between may be lost as well as what came later.
+        released: index that is known to have been released; all between may be lost as well as what came later. 0
+            where the store is of an incarnation of before: all that the group released since may be lost.
         in_sync: replicas that hold what is lost.
     """
 

@@ -38,7 +38,6 @@ class Primary:
         self.term = group.term
         self.is_active = False
         self._first_index = state.index + 1
-        self._first_serial = state.serial
         self._durable_index = 0
         self._beat_at = float("-inf")
         self._peers: dict[str, Peer] = {}
@@ -227,14 +226,10 @@ class Primary:
 
     def durable(self, commit: CommitUnderWay) -> None:
         """Take note of what is on this disk."""
-        if not self.is_of_term(commit):
-            return
+        # Commits of before the term are of records that it began with: what takes records back comes under a promise
+        # that is on disk, and so are all commits before the promise; after it the log of one primary only grows.
         self._durable_index = commit.index
         self._release()
-
-    def is_of_term(self, commit: CommitUnderWay) -> bool:
-        """Whether a commit is of this term: what was written as a follower may have been taken back since."""
-        return commit.serial >= self._first_serial
 
     def releasable(self) -> int:
         """Return the index up to which all is on every disk of those that are waited for, and on this one."""

@@ -33,7 +33,7 @@ class Replica:
         self._handed_over = 0
         self._drop = ""
         self._unclean: tuple[str, int] | None = None
-        self._not_mine = 0
+        self._left = 0
         self._handlers = cast("dict[type, Callable[[Any], None]]", self._event_handlers())
         self._messages = cast("dict[type, Callable[[str, Any], None]]", self._message_handlers())
 
@@ -196,6 +196,7 @@ class Replica:
     def _step_down(self, group: Group | None = None) -> None:
         if self._primary is not None:
             self._primary.step_down(group)
+            self._left = self._primary.term
             self._primary = None
             self._follower.lead_ended()
 
@@ -272,13 +273,13 @@ class Replica:
     def _started(self, group: Group) -> None:
         """Take part, now that it is known which term etcd is at."""
         state = self._state
-        self._not_mine = group.term
+        self._left = group.term
         if group.term > state.promised:
             self._follower.reset()
             state.promise(group.term)
         if self.is_first_of(group):
             self._begin_group(group)
-        elif group.primary == state.name and self.has_led(group.term):
+        elif group.primary == state.name and state.has_led(group.term):
             self._follower.heard_at = float("-inf")
             self._follower.campaign()
 
@@ -295,11 +296,6 @@ class Replica:
         state.hear_clock(self._wall_at + state.now)
         state.commit()
         self._follower.heard_at = float("-inf")
-
-    def has_led(self, term: int) -> bool:
-        """Whether an earlier process of this replica took proposals in a term: no lease but its own was left then."""
-        history = self._state.history
-        return bool(history) and history[-1][0] == term
 
     def _learned(self, group: Group) -> None:
         self._end_unclean(group)
@@ -318,7 +314,7 @@ class Replica:
 
     def _lead(self, group: Group) -> None:
         state = self._state
-        if group.term == self._not_mine or not self._follower.may_campaign(group):
+        if self.is_over(group.term) or not self._follower.may_campaign(group):
             if group.term > state.promised:
                 self._follower.promise(group.term)
             return
@@ -328,6 +324,13 @@ class Replica:
         self._primary = Primary(state, self._register, quiet_until)
         if self._handed_over == group.term:
             self._primary.begin_at(state.now, self._drop)
+
+    def is_over(self, term: int) -> bool:
+        """Whether this replica led a term before, or may have, in a process of before: it is not led twice.
+
+        Other disks may have records of it that this one lost, and what ends with a term has ended.
+        """
+        return term == self._left
 
     def quiet_until(self) -> float:
         """Return when the lease that this replica last granted has ended, whatever the rates of the clocks."""
@@ -366,7 +369,8 @@ class Replica:
             reason = f"{state.name} cannot be elected unclean: it is in sync, or incomplete, or does not know its group"
             state.effects.append(CommandRefused(reason))
             return
-        state.effects.append(UncleanElection(state.index, state.released, group.in_sync))
+        released = state.released if state.incarnation == group.incarnation else 0
+        state.effects.append(UncleanElection(state.index, released, group.in_sync))
         state.incarnation = event.incarnation
         self._follower.stands_alone = True
         self._follower.leave_stream()

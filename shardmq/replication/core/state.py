@@ -170,6 +170,10 @@ class ReplicaState:
                 self.durable_promised = commit.promised
                 return commit
 
+    def has_led(self, term: int) -> bool:
+        """Whether an earlier process of this primary took proposals in its term: no lease but its own was left then."""
+        return bool(self.history) and self.history[-1][0] == term
+
     @property
     def is_writing(self) -> bool:
         """Whether a commit is under way: it may still be lost with the process."""
