@@ -72,7 +72,13 @@ class Application:
     def _propose(self, edits: tuple[Edit, ...], answer: Answer) -> None:
         self._numbers += 1
         self._asked[self._numbers] = answer
-        self._node.hand(self._node.life, Propose(self._numbers, edits, answer.is_publish))
+        node, number = self._node, self._numbers
+        node.hand(node.life, Propose(number, edits, answer.is_publish))
+        if number in self._asked and not node.is_behind:
+            self._world.checker.stalled(node, number)
+
+    def rejected(self, number: int) -> None:
+        self._asked.pop(number, None)
 
     def accepted(self, number: int, index: int) -> None:
         answer = self._asked.pop(number)

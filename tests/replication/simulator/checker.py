@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from shardmq.replication.core.effects import Commit
+from shardmq.replication.core.effects import Commit, UncleanElection
 from shardmq.replication.core.group import Group
 from shardmq.replication.core.note import Key
 from tests.replication.simulator.application import MESSAGES, Answer
@@ -10,6 +10,10 @@ from tests.replication.simulator.application import MESSAGES, Answer
 if TYPE_CHECKING:
     from tests.replication.simulator.node import Node
     from tests.replication.simulator.world import World
+
+
+SLOWEST, FASTEST = 0.94, 1.06
+"""Seconds that a host's clock counts in one of the world's; hosts draw a little less."""
 
 
 class Violation(AssertionError):
@@ -28,9 +32,22 @@ class Checker:
         self._delivered: dict[int, int] = {}
         self._answering: dict[int, str] = {}
         self._answering_term = 0
+        self._led: set[int] = set()
+        self._clocks: dict[str, tuple[int, float, float]] = {}
+        self._unclean: dict[str, UncleanElection] = {}
+
+    def _check_clock(self, node: "Node", commit: Commit) -> None:
+        """The group's clock goes on by itself on each host, and is nobody's own."""
+        now = self._world.now
+        life, at, clock = self._clocks.get(node.name, (0, 0.0, 0.0))
+        least = clock + SLOWEST * (now - at) if life == node.life else 0.0
+        if not least - 1e-6 <= commit.clock <= FASTEST * now + 1e-6:
+            raise Violation(f"{node.name} has the group's clock at {commit.clock}, from {clock} at {at}")
+        self._clocks[node.name] = (node.life, now, commit.clock)
 
     def written(self, node: "Node", commit: Commit) -> None:
         """A term and an index name one record, whoever writes it."""
+        self._check_clock(node, commit)
         if len(commit.touched) != 1 or commit.cut is not None:
             return
         name = (commit.note.term, commit.note.index)
@@ -57,6 +74,8 @@ class Checker:
     def released(self, node: "Node", index: int) -> None:
         """What is released is on all disks of the set, and the same whoever releases it."""
         applied = node.disk.applied
+        if applied.note.incarnation != self._world.etcd.group.incarnation:
+            return  # an operator chose to lose it; whoever answers it yet is found by `answered`
         while len(self.log) < index:
             place = len(self.log) + 1
             term = applied.term_at(place)
@@ -71,7 +90,10 @@ class Checker:
         self._check_in_sync(index, f"{node.name} released {index}")
 
     def leading(self, node: "Node", term: int) -> None:
-        """Who leads has all that was released in the terms before."""
+        """Who leads has all that was released in the terms before. A term begins once: what ends with it has ended."""
+        if term in self._led:
+            raise Violation(f"{node.name} leads term {term}, which was led before")
+        self._led.add(term)
         index = len(self.log)
         while index and self.log[index - 1][2] >= term:
             index -= 1
@@ -84,6 +106,12 @@ class Checker:
         assert group is not None
         if answer.is_publish and len(group.in_sync) < group.min_in_sync:
             raise Violation(f"{node.name} took a publish with {len(group.in_sync)} of {group.min_in_sync} in sync")
+
+    def stalled(self, node: "Node", number: int) -> None:
+        raise Violation(f"{node.name} neither took proposal {number} nor refused it")
+
+    def unclean(self, node: "Node", effect: UncleanElection) -> None:
+        self._unclean[node.name] = effect
 
     def answered(self, node: "Node", answer: Answer) -> None:
         """One at most answers, no term answers after a higher one, and only what is released."""
@@ -112,26 +140,39 @@ class Checker:
         """Sets are never empty, and whoever is in one has what was released."""
         if not group.in_sync or group.primary not in group.in_sync:
             raise Violation(f"the in-sync set is {group.in_sync}, and {group.primary} leads")
-        self.excused &= set(group.in_sync)
+        self.excused = {member for member in self.excused if member in group.in_sync or self._is_believed(member)}
         if group.incarnation != before.incarnation:
-            self._forgive(self._world.nodes[group.primary])
+            self._forgive(self._world.nodes[group.primary], before, group)
             return
         if group.term > before.term and (group.primary not in before.in_sync or name not in before.in_sync):
             raise Violation(f"{name} elected {group.primary}, and in sync were {before.in_sync}")
         self._check_in_sync(len(self.log), f"{name} swapped {group}")
         self._world.scenario.group_changed(name, group)
 
+    def _is_believed(self, name: str) -> bool:
+        """Whether a primary has yet to hear that a host has a new disk, or asked to take it in before it did."""
+        world, etcd = self._world, self._world.etcd
+        is_joining = any(swap >= etcd.revision and name in group.in_sync for swap, group in etcd.under_way)
+        first_stream = world.nodes[name].first_stream
+        return is_joining or any(other.believes_whole(name, first_stream) for other in world.nodes.values())
+
     def transferred(self, node: "Node") -> None:
         """A transfer leaves no client without an answer."""
         if node.application.has_unanswered():
             raise Violation(f"{node.name} handed over, and has not answered all it took")
 
-    def _forgive(self, node: "Node") -> None:
-        """Forget what an operator chose to lose."""
+    def _forgive(self, node: "Node", before: Group, group: Group) -> None:
+        """Forget what an operator chose to lose, and was told of."""
         applied = node.disk.applied
         kept = min(len(self.log), applied.note.index)
         while kept and applied.term_at(kept) != self.log[kept - 1][0]:
             kept -= 1
+        told = self._unclean[node.name]
+        if applied.note.incarnation == group.incarnation:
+            if min(told.released, len(self.log)) > kept or told.kept != applied.note.index:
+                raise Violation(f"{node.name} lost what was released above {kept}, and told of {told}")
+            if told.in_sync != before.in_sync:
+                raise Violation(f"{node.name} told that {told.in_sync} have what is lost, and {before.in_sync} do")
         del self.log[kept:]
         self._delivered = {message: index for message, index in self._delivered.items() if index <= kept}
 
@@ -139,7 +180,7 @@ class Checker:
         """What is not yet as it should be, now that nothing fails any more; "" where all is."""
         world = self._world
         group = world.etcd.group
-        if set(group.in_sync) != set(group.replicas):
+        if set(group.in_sync) != set(group.replicas) or not group.primary:
             return f"in sync are {group.in_sync} of {group.replicas}"
         index = world.nodes[group.primary].core.index
         for name in group.replicas:

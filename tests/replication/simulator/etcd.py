@@ -24,9 +24,22 @@ class Etcd:
         self.slow = 0.0
         self.losses = 0.0
         self.under_way: list[tuple[int, Group]] = []
+        self._cut_until: dict[str, float] = {}
 
-    def _is_lost(self) -> bool:
-        return self._world.now < self.away_until or self._world.random.random() < self.losses
+    def cut(self, node: "Node", seconds: float) -> None:
+        """Cut a host off for a while, from now on."""
+        self._cut_until[node.name] = max(self._back_at(node), self._world.now + seconds)
+
+    def heal(self) -> None:
+        """Be there for everybody, fast."""
+        self.away_until = self.losses = self.slow = 0.0
+        self._cut_until.clear()
+
+    def _back_at(self, node: "Node") -> float:
+        return max(self.away_until, self._cut_until.get(node.name, 0.0))
+
+    def _is_lost(self, node: "Node") -> bool:
+        return self._world.now < self._back_at(node) or self._world.random.random() < self.losses
 
     def _delay(self) -> float:
         draw = self._world.random.random()
@@ -34,7 +47,7 @@ class Etcd:
 
     def read(self, node: "Node") -> None:
         world = self._world
-        if self._is_lost():
+        if self._is_lost(node):
             world.at(world.now + TIMEOUT, node.hand, node.life, ReadLost())
         else:
             world.at(world.now + self._delay(), self._answer_read, node, node.life)
@@ -47,7 +60,7 @@ class Etcd:
         world = self._world
         self.under_way = [swap for swap in self.under_way if swap[0] >= self.revision]
         self.under_way.append((revision, group))
-        if not self._is_lost():
+        if not self._is_lost(node):
             world.at(world.now + self._delay(), self._answer_swap, node, node.life, revision, group)
             return
         world.at(world.now + TIMEOUT, node.hand, node.life, SwapLost())
@@ -55,7 +68,7 @@ class Etcd:
         fate = world.random.random()
         if fate < 0.7:
             late = world.now + (0.0 if fate < 0.3 else TIMEOUT + world.random.random() * (0.2 if fate < 0.5 else 2.0))
-            world.at(max(late, self.away_until), self._swap, node, revision, group)
+            world.at(max(late, self._back_at(node)), self._swap, node, revision, group)
 
     def _answer_swap(self, node: "Node", life: int, revision: int, group: Group) -> None:
         world = self._world
@@ -74,6 +87,6 @@ class Etcd:
         world.checker.group_changed(node.name, before, group)
         for other in world.nodes.values():
             delay = world.random.random() ** 4 * 1.5 + (2 * self.slow if world.now < self.slow_until else 0.0)
-            seen_at = max(world.now, self.away_until) + 0.001 + delay
+            seen_at = max(world.now, self._back_at(other)) + 0.001 + delay
             world.at(seen_at, other.hand, other.life, GroupSeen(self.revision, group))
         return True

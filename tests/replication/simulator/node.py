@@ -20,7 +20,7 @@ from shardmq.replication.core.effects import (
     Transferred,
     UncleanElection,
 )
-from shardmq.replication.core.events import Durable, Event, KeysRead, LinkLost, RangeRead, Received, Tick
+from shardmq.replication.core.events import Durable, Event, KeysRead, LinkLost, RangeRead, ReadFailed, Received, Tick
 from shardmq.replication.core.messages import Message
 from shardmq.replication.core.note import Note
 from shardmq.replication.core.replica import Replica
@@ -38,6 +38,7 @@ class Node:
 
     Attributes:
         life: of its process; what was meant for a process of before finds nobody.
+        first_stream: streams of processes of before are below it.
     """
 
     def __init__(self, world: "World", name: str, note: Note) -> None:
@@ -49,6 +50,7 @@ class Node:
         self.life = 0
         self.is_up = False
         self.paused_until = 0.0
+        self.first_stream = 0
         self._inbox: deque[Event] = deque()
         self.core: Replica
         self.application: Application
@@ -63,18 +65,18 @@ class Node:
             Deposed: self._deposed,
             Accepted: self._accepted,
             Released: self._released,
-            Rejected: self._ignored,
+            Rejected: self._rejected,
             Transferred: self._transferred,
             CommandRefused: self._ignored,
-            UncleanElection: self._ignored,
+            UncleanElection: self._unclean_election,
         }
 
-    def believes_whole(self, name: str) -> bool:
-        """Whether a primary here takes another host's store to be complete."""
+    def believes_whole(self, name: str, before: int) -> bool:
+        """Whether a primary here takes another host's store to be complete, from a stream below a number."""
         if not self.is_up or self.core._primary is None:
             return False
         peer = self.core._primary._peers.get(name)
-        return peer is not None and peer.is_complete
+        return peer is not None and peer.is_complete and peer.stream < before
 
     def clock(self) -> float:
         return self.offset + self.rate * self._world.now
@@ -85,14 +87,20 @@ class Node:
         self.is_up = True
         self.paused_until = 0.0
         self._inbox.clear()
-        self.core = Replica(self.name, self.disk.synced.stored(), self.clock(), int(world.now * 1e6) << 16)
+        self.first_stream = self._stream_of_now()
+        self.core = Replica(self.name, self.disk.synced.stored(), self.clock(), self.first_stream)
         self.core._state.touched.records_max = world.scenario.touched_max
+        self.core._state.touched.keys_max = world.scenario.keys_max
         self.application = Application(world, self)
         self.tick(self.life)
+
+    def _stream_of_now(self) -> int:
+        return int(self._world.now * 1e6) << 16
 
     def crash(self) -> None:
         self.life += 1
         self.is_up = False
+        self.first_stream = self._stream_of_now()
         self.disk.crash(self._world.random)
         for other in self._world.nodes:
             if other != self.name:
@@ -129,6 +137,11 @@ class Node:
             self._inbox.append(event)
             return
         self.step(event)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something happened that the process has not seen yet."""
+        return bool(self._inbox)
 
     def _resume(self, life: int) -> None:
         while life == self.life and self._inbox:
@@ -176,12 +189,19 @@ class Node:
         if self.disk.unsynced and not self.disk.syncing and self.life == life:
             self._begin_sync()
 
+    def _failed_read(self, request: int) -> ReadFailed | None:
+        random = self._world.random
+        if random.random() >= self._world.scenario.failed_reads:
+            return None
+        return ReadFailed(request, random.random() < 0.5)
+
     def _read_keys(self, effect: ReadKeys) -> None:
-        answer = KeysRead(effect.request, self.disk.read(effect.keys))
+        answer = self._failed_read(effect.request) or KeysRead(effect.request, self.disk.read(effect.keys))
         self._world.at(self._world.now + 0.003 * self._world.random.random(), self.hand, self.life, answer)
 
     def _read_range(self, effect: ReadRange) -> None:
-        answer = RangeRead(effect.request, *self.disk.read_range(effect.start, RANGE_ROWS))
+        rows = self.disk.read_range(effect.start, RANGE_ROWS)
+        answer = self._failed_read(effect.request) or RangeRead(effect.request, *rows)
         self._world.at(self._world.now + 0.01 * self._world.random.random(), self.hand, self.life, answer)
 
     def _read_group(self, _: ReadGroup) -> None:
@@ -206,6 +226,12 @@ class Node:
     def _transferred(self, effect: Transferred) -> None:
         if effect.done:
             self._world.checker.transferred(self)
+
+    def _rejected(self, effect: Rejected) -> None:
+        self.application.rejected(effect.number)
+
+    def _unclean_election(self, effect: UncleanElection) -> None:
+        self._world.checker.unclean(self, effect)
 
     def _ignored(self, effect: Effect) -> None:
         pass

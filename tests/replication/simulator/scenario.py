@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from shardmq.replication.core.events import ElectUnclean, Move, StoreFreed, StoreFull, Transfer
 from shardmq.replication.core.group import Group
+from tests.replication.simulator.plays import Plays
 
 if TYPE_CHECKING:
     from tests.replication.simulator.node import Node
@@ -23,26 +24,37 @@ class Scenario:
         self.names = tuple("abc"[:count])
         self.spares = ("d",) if random.random() < 0.3 else ()
         self.min_in_sync = random.choice((1, 1, 2))
-        self.seconds = BEGIN_SECONDS + random.uniform(2.0, 5.0)
+        self.is_new = random.random() < 0.3
+        self.members = random.randint(1, count) if self.is_new else count
+        self.failed_reads = random.choice((0.0, 0.0, 0.0, 0.3))
+        self.seconds = BEGIN_SECONDS + random.uniform(2.0, 4.7)
         self._fault_seconds = random.uniform(0.25, 1.0)
         self._work_seconds = random.uniform(0.02, 0.12)
         self._strike = random.choice((0.0, 0.0, 0.15, 0.4))
         self._faults = random.sample(FAULTS, random.randint(2, 6))
         self.touched_max = random.choice((6, 10_000, 10_000))
+        self.keys_max = random.choice((2, 100_000, 100_000))
         world.freeze_before_flush = random.choice((0.0, 0.0, 0.02))
-        self._healed = False
+        self.is_healed = False
+        self._plays = Plays(world, self)
+        self._play = random.choice(self._plays.whole[count]) if random.random() < 0.025 else None
+        if self._play is not None:
+            self.seconds = BEGIN_SECONDS + 6.0
 
     def begin(self) -> None:
         world = self._world
-        world.etcd.losses = world.random.choice((0.0, 0.0, 0.1, 0.4))
         world.at(BEGIN_SECONDS, self._work)
+        if self._play is not None:
+            world.at(BEGIN_SECONDS + 0.3, self._plays.play, self._play())
+            return
+        world.etcd.losses = world.random.choice((0.0, 0.0, 0.1, 0.4))
         world.at(BEGIN_SECONDS + 0.3, self._fault)
 
     def _after(self, seconds: float) -> float:
         return self._world.now + seconds * (0.2 + 1.6 * self._world.random.random())
 
     def _work(self) -> None:
-        if self._healed:
+        if self.is_healed:
             return
         world = self._world
         world.at(self._after(self._work_seconds), self._work)
@@ -55,7 +67,7 @@ class Scenario:
                     node.application.deliver()
 
     def _fault(self) -> None:
-        if self._healed:
+        if self.is_healed:
             return
         world = self._world
         world.at(self._after(self._fault_seconds), self._fault)
@@ -66,34 +78,38 @@ class Scenario:
     def group_changed(self, name: str, group: Group) -> None:
         """Strike now and then just when a set changes, which is when it hurts."""
         world = self._world
-        if self._healed or world.random.random() >= self._strike:
+        if self.is_healed or world.random.random() >= self._strike:
             return
         node = world.nodes[name if world.random.random() < 0.6 else world.random.choice(group.replicas)]
         if world.random.random() < 0.5:
             world.at(world.now, self._kill, node)
         else:
-            world.at(world.now, self._freeze, node)
+            world.at(world.now, self.freeze_one, node)
 
     def swap_lost(self, group: Group) -> None:
         """Strike now and then when an answer of etcd is lost, before it is known what it was."""
         world = self._world
-        if not self._healed and world.random.random() < self._strike:
-            node = world.nodes[world.random.choice(group.in_sync)]
-            world.at(world.now + 0.3 * world.random.random(), self._freeze, node)
+        if not self.is_healed and world.random.random() < self._strike:
+            if world.random.random() < 0.5:
+                node = world.nodes[world.random.choice(group.in_sync)]
+                world.at(world.now + 0.3 * world.random.random(), self.freeze_one, node)
+            else:
+                world.at(world.now + 0.1 * world.random.random(), self._kill, world.nodes[group.primary])
 
     def caught_up(self, node: "Node") -> None:
         """Strike now and then when a follower is brought up to date, and its disk has not all of it."""
         world = self._world
-        if not self._healed and world.random.random() < self._strike / 4:
+        if not self.is_healed and world.random.random() < self._strike / 4:
             world.at(world.now + 0.006 * world.random.random(), self._kill, node)
 
     def heal(self) -> None:
         """Let nothing fail any more."""
-        self._healed = True
+        self.is_healed = True
+        self.failed_reads = 0.0
         world = self._world
         world.freeze_before_flush = 0.0
         world.network.heal_all()
-        world.etcd.away_until = world.etcd.losses = world.etcd.slow = 0.0
+        world.etcd.heal()
         for node in world.nodes.values():
             node.disk.stalled_until = 0.0
             if not node.is_up:
@@ -115,7 +131,8 @@ class Scenario:
         return self._world.random.choice(list(self._world.nodes.values()))
 
     def _primary(self) -> "Node":
-        return self._world.nodes[self._world.etcd.group.primary]
+        """Who leads; anybody where nobody does yet."""
+        return self._world.nodes.get(self._world.etcd.group.primary) or self._any()
 
     def _victim(self) -> "Node":
         return self._primary() if self._world.random.random() < 0.6 else self._any()
@@ -126,17 +143,17 @@ class Scenario:
             world.trace(node.name, "killed")
             node.crash()
             down = world.random.choice((0.01, 0.1, 1.0, 2.5)) * (0.5 + world.random.random())
-            world.at(world.now + down, self._restart, node)
+            world.at(world.now + down, self.restart, node)
 
-    def _restart(self, node: "Node") -> None:
+    def restart(self, node: "Node") -> None:
         if not node.is_up:
             self._world.trace(node.name, "starts")
             node.start()
 
-    def _freeze(self, node: "Node") -> None:
+    def freeze_one(self, node: "Node", seconds: float = 0.0) -> None:
         world = self._world
         world.trace(node.name, "frozen")
-        pause = world.random.choice((0.3, 1.2, 2.0, 3.0)) * (0.5 + world.random.random())
+        pause = seconds or world.random.choice((0.3, 1.2, 2.0, 3.0)) * (0.5 + world.random.random())
         node.paused_until = max(node.paused_until, world.now + pause)
 
     def kill(self) -> None:
@@ -147,7 +164,7 @@ class Scenario:
             self._kill(node)
 
     def freeze(self) -> None:
-        self._freeze(self._victim())
+        self.freeze_one(self._victim())
 
     def cut(self) -> None:
         """Cut a host off from some others, one way or both."""
@@ -203,6 +220,9 @@ class Scenario:
     def _slow_etcd(self) -> None:
         self._world.etcd.slow_until = self._world.now + 1.5
 
+    def join_again(self) -> None:
+        self._plays.play(self._plays.join_again())
+
     def join_behind(self) -> None:
         """Let a host join while the followers lag behind, and kill the primary then."""
         world = self._world
@@ -232,6 +252,10 @@ class Scenario:
         world = self._world
         world.etcd.away_until = world.now + world.random.choice((0.2, 1.0, 2.0))
 
+    def etcd_cut(self) -> None:
+        """Cut one host off from etcd alone."""
+        self._world.etcd.cut(self._victim(), self._world.random.choice((0.3, 1.0, 3.0)))
+
     def transfer(self) -> None:
         group = self._world.etcd.group
         node = self._primary()
@@ -252,7 +276,7 @@ class Scenario:
         node = self._any()
         if self._may_be_wiped(node):
             world.network.link(node.name, world.etcd.group.primary).slow = 0.3 * world.random.random()
-            world.at(world.now + 0.4 * world.random.random(), self._replace_disk, node)
+            world.at(world.now + 0.4 * world.random.random(), self.replace_disk, node)
 
     def _may_be_wiped(self, node: "Node") -> bool:
         world = self._world
@@ -262,10 +286,10 @@ class Scenario:
             return False
         # A primary may take a whole learner in before it hears of the new disk, as it may before the disk is replaced.
         is_whole = node.disk.synced.note.copied is None
-        is_believed = any(other.believes_whole(node.name) for other in world.nodes.values())
-        return not self._healed and (node.name in group.in_sync or not (is_whole or is_believed))
+        is_believed = any(other.believes_whole(node.name, 1 << 63) for other in world.nodes.values())
+        return not self.is_healed and (node.name in group.in_sync or not (is_whole or is_believed))
 
-    def _replace_disk(self, node: "Node") -> None:
+    def replace_disk(self, node: "Node") -> None:
         world = self._world
         group = world.etcd.group
         if not self._may_be_wiped(node):
@@ -276,7 +300,7 @@ class Scenario:
         is_joining = any(swap == world.etcd.revision and node.name in to.in_sync for swap, to in world.etcd.under_way)
         if node.name in group.in_sync or is_joining:
             world.checker.excused.add(node.name)
-        world.at(world.now + 0.05 * world.random.random(), self._restart, node)
+        world.at(world.now + 0.05 * world.random.random(), self.restart, node)
 
     def elect_unclean(self) -> None:
         """Lose all of the in-sync set, and let an operator choose who leads."""
@@ -291,7 +315,7 @@ class Scenario:
         for name in group.in_sync:
             if world.nodes[name].is_up:
                 world.nodes[name].crash()
-            world.at(world.now + 3 + world.random.random(), self._restart, world.nodes[name])
+            world.at(world.now + 3 + world.random.random(), self.restart, world.nodes[name])
         world.trace(node.name, "elected unclean")
         node.hand(node.life, ElectUnclean(f"{world.now:.6f}"))
 
@@ -299,6 +323,7 @@ class Scenario:
 FAULTS = (
     *(Scenario.kill, Scenario.kill, Scenario.kill_all, Scenario.freeze, Scenario.freeze, Scenario.cut, Scenario.cut),
     *(Scenario.lose_session, Scenario.slow_link, Scenario.stall_disk, Scenario.fill_disk, Scenario.etcd_away),
+    *(Scenario.etcd_cut, Scenario.join_again),
     *(
         Scenario.late_answers,
         Scenario.late_election,

@@ -15,6 +15,7 @@ from tests.replication.simulator.scenario import Scenario
 
 HEAL_SECONDS = 20.0
 STEPS_MAX = 20_000
+REVISIONS_MAX = 60
 
 
 class World:
@@ -38,8 +39,11 @@ class World:
         self.network = Network(self)
         self.checker = Checker(self)
         names = self.scenario.names
-        self.etcd = Etcd(self, Group("1", 1, names[0], names, names, self.scenario.min_in_sync))
-        self.nodes = {name: Node(self, name, Note("1", 1)) for name in names}
+        is_new, members = self.scenario.is_new, names[: self.scenario.members]
+        term, primary = (0, "") if is_new else (1, names[0])
+        self.etcd = Etcd(self, Group("1", term, primary, members, names, self.scenario.min_in_sync))
+        note = Note("", copied=(0, b"")) if is_new else Note("1", 1)
+        self.nodes = {name: Node(self, name, note) for name in names}
         for name in self.scenario.spares:
             self.nodes[name] = Node(self, name, Note("", copied=(0, b"")))
 
@@ -87,6 +91,8 @@ class World:
             call(*arguments)
         if self.steps > STEPS_MAX:
             raise Violation(f"{self.steps} steps: messages are sent in circles")
+        if self.etcd.revision > REVISIONS_MAX:
+            raise Violation(f"{self.etcd.revision} revisions: the group's key is changed in circles")
         self.now = end
 
 
