@@ -4,18 +4,20 @@ import itertools
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import shardmq
 from shardmq import errors
-from shardmq.cmd.bench.compare.rabbitmq import Absent
+from shardmq.cmd.bench.compare.rabbitmq import Absent, free_ports
 from tests.e2e.traffic import bodies, shard_of
 from tests.faults.ledgers import Client, Consumer, Ledger, Publisher
 from tests.hosts.members import Etcd
 from tests.running import without
+from tests.warm import warm_process
 
-from .moving import MovingBroker, until
+from .moving import MovingBroker, is_listening, until
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +69,7 @@ def test_nothing_that_was_confirmed_is_lost_while_everything_moves(
     clients: list[Client] = [*publishers, Consumer(moving.url_of("b"), ledger, "c", queue)]
     for client in clients:
         client.start()
-    for group in ("shard-0", "coordinator", "shard-0", "shard-1"):
+    for group in ("coordinator", "shard-0", "shard-1", "shard-0"):
         confirm_more(ledger)
         deposed = moving.move(group)
         confirm_more(ledger)
@@ -172,3 +174,33 @@ def test_without_etcd_all_goes_on_as_it_was(connection: shardmq.Connection, etcd
         assert bodies(channel, "etcd away") == [b"one"]
     finally:
         etcd.members[0].thaw()
+
+
+def test_a_client_goes_on_at_the_gateway_of_another_host(moving: MovingBroker, connection: shardmq.Connection) -> None:
+    channel = connection.channel()
+    channel.queue_declare("rides through", durable=True)
+    [host] = [host for host, port in moving.ports.items() if f":{port}" in repr(connection)]
+    with channel.publisher() as publisher:
+        for number in range(300):
+            publisher.publish("", "rides through", b"%d" % number)
+            if number == 150:
+                killed = moving.processes.pop((host, "gateway"))
+                killed.kill()
+                killed.wait()
+    assert f":{moving.ports[host]}" not in repr(connection)
+    assert sorted(map(int, bodies(channel, "rides through"))) == list(range(300))
+    moving.start_gateway(host)
+    until(lambda: is_listening(moving.ports[host]))
+
+
+def test_a_gateway_that_waits_for_its_broker_ends_when_it_is_told_to(etcd: Etcd) -> None:
+    [port] = free_ports(1)
+    waiting = warm_process.run("tests.replication.moving:gateway", "c.gateway-0", str(port), f"{etcd.url}/nobody")
+    try:
+        until(lambda: len(list(Path(f"/proc/{waiting.pid}/task").iterdir())) > 1)  # it asks etcd
+        assert not is_listening(port)
+        waiting.send_signal(signal.SIGTERM)
+        assert waiting.wait(10) == 0
+    finally:
+        waiting.kill()
+        waiting.wait()
