@@ -56,7 +56,7 @@ def host_list(*, join: str | None, choice: RowChoice, as_json: bool) -> None:
 @ETCD
 @JSON
 def host_drain(*, name: str, undo: bool, wait_seconds: float, join: str | None, as_json: bool) -> None:
-    """Have everything that host NAME has moved to others, without refusing a publish.
+    """Have everything that host NAME has moved to others, while the broker goes on.
 
     A host that is away can be drained as well: its replicas are made anew from those that are there.
     """

@@ -50,7 +50,7 @@ def shard_list(*, join: str | None, choice: RowChoice, as_json: bool) -> None:
 @ETCD
 @JSON
 def shard_transfer(*, name: str, host: str, join: str | None, as_json: bool) -> None:
-    """Have SHARD, or the coordinator, led by another HOST that is in sync. No publish is refused for it."""
+    """Have SHARD, or the coordinator, led by another HOST that is in sync. Nothing that is confirmed is lost."""
     with opened(join) as register:
         cluster = register.cluster()
         group = _group(cluster, name)

@@ -13,7 +13,6 @@ from typing import Final
 
 import msgspec
 
-from shardmq.cmd.run.child import Child
 from shardmq.cmd.run.hosts.membership import Membership
 from shardmq.cmd.run.hosts.options import HostOptions
 from shardmq.cmd.run.hosts.planner import Planner
@@ -25,6 +24,8 @@ from shardmq.cmd.run.supervisor import Supervisor, held
 from shardmq.cmd.terminal.exit_codes import EXIT_CONFIG
 from shardmq.replication.etcd.errors import EtcdError
 from shardmq.replication.etcd.values import HOSTS, Broker, Host
+from shardmq.replication.planning.cluster import COORDINATOR as COORDINATOR_GROUP
+from shardmq.replication.planning.cluster import Cluster
 from shardmq.runtime.signals import StopSignal
 
 HAND_OVER_SECONDS: Final = 5.0
@@ -108,6 +109,7 @@ class HostSupervisor(Supervisor):
         self._planner = Planner(membership, host.name)
         self._news = asyncio.Event()
         self._is_placed = False
+        self._led_coordinator = False
 
     async def run(self) -> int:
         """Run this host's part of the broker until it is told to stop; returns the exit code."""
@@ -137,6 +139,7 @@ class HostSupervisor(Supervisor):
         self._planner.look()
         self._news.set()
         self._is_placed = bool(cluster.groups)
+        self._look_after_shovels(cluster)
         for child in self._children:
             if child.stage in (COORDINATOR, SHARD):
                 group = cluster.groups.get(child.name)
@@ -147,10 +150,13 @@ class HostSupervisor(Supervisor):
     def _missing(self) -> list[str]:
         return super()._missing() if self._is_placed else ["the other hosts"]
 
-    def _term_ended(self, child: Child) -> None:
-        super()._term_ended(child)
-        if child.stage == COORDINATOR:
-            self._demands["shovels"].want(0)  # where the coordinator leads, there shovels run
+    def _look_after_shovels(self, cluster: Cluster) -> None:
+        """Stop the shovels once another host leads the coordinator, which has its own run them."""
+        group = cluster.groups.get(COORDINATOR_GROUP)
+        leads = group is not None and group.primary == self._name
+        if self._led_coordinator and not leads:
+            self._demands["shovels"].want(0)
+        self._led_coordinator = leads
 
     async def _stop(self) -> None:
         if not self._exit_code and not self._stop_requests > 1:
