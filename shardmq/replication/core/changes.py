@@ -6,7 +6,7 @@ from shardmq.replication.core.group import Group
 from shardmq.replication.core.messages import Handover
 from shardmq.replication.core.register import Register
 from shardmq.replication.core.state import ReplicaState
-from shardmq.replication.core.timing import SILENT_SECONDS, TRANSFER_SECONDS
+from shardmq.replication.core.timing import SILENT_SECONDS, STUCK_SECONDS, TRANSFER_SECONDS
 
 
 class GroupChanges:
@@ -21,6 +21,8 @@ class GroupChanges:
         growing: learners that a swap adds to the in-sync set, and the revision that it was asked of. Each is waited
             for like a member until the key has another revision: a swap that was not answered may take place late.
         transfer_to: who shall lead; "" for nobody.
+        released_at: when a release was last due to nobody, or took place, in seconds on the primary's clock.
+        durable_index: index up to which all is on the primary's own disk.
         has_resigned: a swap was sent that ends the term: nothing is answered any more.
         may_resign: whether what was released has been answered, too.
     """
@@ -31,6 +33,8 @@ class GroupChanges:
         self._peers = peers
         self._since = state.now
         self.growing: dict[str, int] = {}
+        self.released_at = state.now
+        self.durable_index = 0
         self.transfer_to = ""
         self._transfer_until = 0.0
         self.has_resigned = False
@@ -69,7 +73,13 @@ class GroupChanges:
         return self._register.group
 
     def _is_gone(self, peer: Peer) -> bool:
-        return peer.must_leave or self._state.now - max(peer.answered, self._since) > SILENT_SECONDS
+        is_silent = self._state.now - max(peer.answered, self._since) > SILENT_SECONDS
+        return peer.must_leave or is_silent or self.is_stuck(peer)
+
+    def is_stuck(self, peer: Peer) -> bool:
+        """Whether a replica that answers beats holds up what all others have, for long."""
+        holds_up = peer.acked <= self._state.released < self.durable_index
+        return holds_up and self._state.now - self.released_at > STUCK_SECONDS
 
     def _eviction(self) -> Group | None:
         for name in self._group.in_sync:

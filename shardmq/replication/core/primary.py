@@ -98,6 +98,7 @@ class Primary:
             return
         if not self.is_active and state.now >= self._quiet_until and state.durable_promised >= self.term:
             self.is_active = True
+            self.changes.released_at = state.now
             state.effects.append(Leading(self.term))
             self._append(())
         if state.now >= self._beat_at + BEAT_SECONDS:
@@ -165,6 +166,8 @@ class Primary:
 
     def _append(self, edits: Edits) -> None:
         state = self._state
+        if state.released == state.index:
+            self.changes.released_at = state.now
         index, released, clock = state.index + 1, state.released, state.clock()
         for peer in self._peers.values():
             if peer.stream:
@@ -228,7 +231,7 @@ class Primary:
         """Take note of what is on this disk."""
         # Commits of before the term are of records that it began with: what takes records back comes under a promise
         # that is on disk, and so are all commits before the promise; after it the log of one primary only grows.
-        self._durable_index = commit.index
+        self._durable_index = self.changes.durable_index = commit.index
         self._release()
 
     def releasable(self) -> int:
@@ -242,6 +245,7 @@ class Primary:
         index = self.releasable()
         if index > self._state.released:
             self._state.released = index
+            self.changes.released_at = self._state.now
             self._state.effects.append(Released(index))
 
     def step_down(self, group: Group | None) -> None:

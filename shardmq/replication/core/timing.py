@@ -11,6 +11,10 @@ LEASE_SECONDS: Final = 1.0
 SILENT_SECONDS: Final = 1.0
 """After this time without an answer a follower is evicted from the in-sync set. One that freezes for 0.5 s stays."""
 
+STUCK_SECONDS: Final = 2.0
+"""After this time without a release, whoever holds it up is evicted, though it answers beats: its process may end with
+each commit, and start again."""
+
 CAMPAIGN_SECONDS: Final = 1.5
 """After this time without a beat a follower campaigns. Clocks may differ in rate by a tenth: 1.5 / 1.1 > 1.0 / 0.9."""
 

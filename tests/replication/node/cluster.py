@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from random import Random
 
+from shardmq.errors import StoreUnwritable
 from shardmq.replication.core.group import Group
 from shardmq.replication.core.note import Note
 from shardmq.replication.node.node import ReplicaNode
@@ -35,8 +36,11 @@ class MortalEngine(LmdbEngine):
 
     deadly: Random | None = None
     odds = 0.0
+    is_broken = False
 
     def apply(self, edits: Iterable[Edit], size: int | None = None, touched: int = 0) -> None:
+        if self.is_broken:
+            raise StoreUnwritable(f"{self.file} cannot be written: the disk takes nothing")
         draw = 1.0 if self.deadly is None else self.deadly.random()
         if draw < self.odds:
             raise Killed
@@ -53,6 +57,7 @@ class Process:
         self.host = host
         self.engine = MortalEngine(cluster.folder / host, LAYOUT, reserve_bytes=1 << 16, margin_bytes=0)
         self.engine.deadly, self.engine.odds = cluster.dice, cluster.odds
+        self.engine.is_broken = host in cluster.broken
         try:
             store = ReplicaStore.started(self.engine)
         except Killed:
@@ -101,6 +106,7 @@ class Cluster:
     """The hosts, what lies on their disks, and what the client knows.
 
     Attributes:
+        broken: hosts whose disks take nothing, from the next start of a process on.
         odds: of being killed before a commit, and as many after it.
         rate: how many of the turns commit something.
         bytes_max: of a message, in processes that are started from now on.
@@ -122,6 +128,7 @@ class Cluster:
         self.rate = 0.5
         self.bytes_max = 300
         self.is_busy = True
+        self.broken: set[str] = set()
         self.written: dict[tuple[int, int], list[Edit]] = {}
         self.answered: list[tuple[int, int]] = []
         self.answered_at = self.now
@@ -187,7 +194,7 @@ class Cluster:
                 continue
             try:
                 process.serve()
-            except Killed:
+            except (Killed, StoreUnwritable):
                 self.kill(host)
                 self.start(host)
                 continue

@@ -275,3 +275,17 @@ def test_a_process_that_ends_as_planned_holds_up_nobody(cluster: Cluster, host: 
     assert cluster.terms[1:] == ([(2, "b")] if host == "a" else [])
     cluster.settle()
     cluster.check()
+
+
+@pytest.mark.parametrize("host", ["a", "b"])
+def test_a_disk_that_takes_nothing_ends_the_process_and_another_leads(cluster: Cluster, host: str) -> None:
+    began = cluster.now
+    cluster.broken.add(host)
+    cluster.processes[host].engine.is_broken = True
+    until(cluster, lambda: host not in cluster.etcd.group.in_sync)
+    until(cluster, lambda: cluster.answered_at > began + 0.5)
+    assert cluster.now - began < 6
+    cluster.broken.clear()
+    cluster.processes[host].engine.is_broken = False
+    cluster.settle()
+    cluster.check()
