@@ -45,8 +45,8 @@ def run_replica(options: ShardOptions) -> None:
         member.leave()
     except (TermEnded, NotPrimary) as reason:
         ended = str(reason)
-    sockets.destroy(linger=0)  # first: callers are to look for the new primary
     member.close()
+    sockets.term()
     if ended and not stop.asked:
         _log.info("%s; it starts again as a follower", ended)
         raise SystemExit(notify.REPLICA_ENDED)
@@ -58,17 +58,27 @@ def _lead(options: ShardOptions, member: GroupMember, keys: KeyCheck, sockets: C
     Raises:
         TermEnded, NotPrimary: the term is over.
     """
-    node = member.node
-    store = Store(node.engine, options.index, keys.check(node.engine), member.clock())
+    engine = member.node.engine
+    store = Store(engine, options.index, keys.check(engine), member.clock())
     name = process_name(options.host_name, options.name)
     listener: Listener[ToShard] = Listener(sockets, options.listen, SHARD, name, ToShard)
     listener.held = member.held
+    try:
+        _serve(options, member, store, listener, stop)
+    finally:
+        listener.close()  # callers are to look for the new primary
+
+
+def _serve(
+    options: ShardOptions, member: GroupMember, store: Store, listener: Listener[ToShard], stop: StopSignal
+) -> None:
+    name = process_name(options.host_name, options.name)
     loop = ShardLoop(name, store, listener, options.memory_bytes, options.rss_bytes_max, options.disk_free_bytes_min)
     spinning = Spinning(member.poller([listener.socket]))
     _log.info("primary at %s", options.listen)
     exempt_startup()
     while not stop.asked:
-        spinning.wait(min(node.wait_seconds(), loop.wait_seconds()))
+        spinning.wait(min(member.node.wait_seconds(), loop.wait_seconds()))
         began = time.monotonic()
         has_sent = member.turn()
         if member.is_paused:
@@ -79,4 +89,3 @@ def _lead(options: ShardOptions, member: GroupMember, keys: KeyCheck, sockets: C
             spinning.passed(began, time.monotonic(), loop.is_conversing)
     loop.stop()
     member.settle()
-    listener.close()

@@ -42,13 +42,14 @@ def run_replica(options: CoordinatorOptions) -> None:
     try:
         if member.follow(lambda: stop.asked, notify.ready):
             _lead(options, member, directory, sockets, stop)
+        else:
+            directory.close()
         notify.stopping()
         member.leave()
     except (TermEnded, NotPrimary) as reason:
         ended = str(reason)
-    sockets.destroy(linger=0)  # first: callers are to look for the new primary
-    directory.close()
     member.close()
+    sockets.term()
     if ended and not stop.asked:
         _log.info("%s; it starts again as a follower", ended)
         raise SystemExit(notify.REPLICA_ENDED)
@@ -73,6 +74,9 @@ def _lead(
     StopSignal(ask)
     _log.info("primary at %s", options.listen)
     exempt_startup()
-    if not stop.asked:
-        coordinator.serve()
-    member.settle()
+    try:
+        if not stop.asked:
+            coordinator.serve()
+        member.settle()
+    finally:
+        coordinator.close()  # callers are to look for the new primary
