@@ -58,7 +58,8 @@ def shard_transfer(*, name: str, host: str, join: str | None, as_json: bool) -> 
         if host not in group.in_sync:
             raise CommandFailed(f"{name} cannot be led by '{host}': in sync are {', '.join(sorted(group.in_sync))}")
         if group.primary != host:
-            _wish(register, name, lambda wish: msgspec.structs.replace(wish, term=group.term, primary=host, unclean=""))
+            wanted = {"term": group.term, "primary": host, "unclean": "", "is_pinned": True}
+            _wish(register, name, lambda wish: msgspec.structs.replace(wish, **wanted))
             if not register.wait_until(lambda cluster: cluster.groups[name].term > group.term, TRANSFER_SECONDS):
                 raise CommandFailed(
                     f"'{group.primary}' has not handed {name} over to '{host}' within {TRANSFER_SECONDS:.0f} s; "

@@ -60,6 +60,7 @@ class Wish(msgspec.Struct, frozen=True):
         unclean: the group's new incarnation, where `primary` is to lead though it may lack what was released.
         source: who is to be a replica no more, in a move; "" for none.
         target: who is to be one instead, and stays one after the move.
+        is_pinned: whether the primary is to lead for as long as it can: an operator says so, not the balance.
     """
 
     term: int = 0
@@ -67,6 +68,7 @@ class Wish(msgspec.Struct, frozen=True):
     unclean: str = ""
     source: str = ""
     target: str = ""
+    is_pinned: bool = False
 
 
 def fault_of(value: msgspec.Struct) -> str:

@@ -84,6 +84,11 @@ class Cluster:
         is_of_now = wish.term == group.term and not wish.unclean
         return is_of_now and wish.primary in group.in_sync and wish.primary != group.primary
 
+    def is_pinned(self, name: str) -> bool:
+        """Whether an operator has a group led by who leads it."""
+        wish = self.wishes.get(name, NO_WISH)
+        return wish.is_pinned and wish.primary == self.groups[name].primary
+
     def leaving(self, name: str) -> set[str]:
         """Replicas of a group that are to go: their hosts drain, or a move takes them away."""
         group = self.groups[name]

@@ -55,7 +55,7 @@ def _way(cluster: Cluster, start: str, ends: set[str]) -> list[tuple[str, str]]:
         if host in ends:
             return ways[host]
         for name, group in sorted(cluster.groups.items()):
-            if group.primary != host:
+            if group.primary != host or cluster.is_pinned(name):
                 continue
             for heir in group.in_sync:
                 if heir not in ways and heir in able:

@@ -8,7 +8,7 @@ from shardmq.replication.planning.replicas import departures, ended_moves, eveni
 from shardmq.replication.planning.steps import Step
 
 
-def plan(cluster: Cluster, new_incarnation: Callable[[], str]) -> list[Step]:
+def plan(cluster: Cluster, new_incarnation: Callable[[], str], is_calm: bool = True) -> list[Step]:
     """What to change in etcd, as far as it can be changed now: each key once at most.
 
     What is urgent comes first: hosts that stop are to lead nothing, and groups are to have their replicas. Only where
@@ -17,6 +17,8 @@ def plan(cluster: Cluster, new_incarnation: Callable[[], str]) -> list[Step]:
     Args:
         cluster: what etcd says.
         new_incarnation: makes up an incarnation that was never used before.
+        is_calm: whether no group has changed for a while. A replica that has just handed over starts again, and could
+            not take over: leaders are evened out later.
     """
     urgent = [
         *new_groups(cluster, new_incarnation),
@@ -25,7 +27,7 @@ def plan(cluster: Cluster, new_incarnation: Callable[[], str]) -> list[Step]:
         *departures(cluster),
         *ended_moves(cluster),
     ]
-    return _each_key_once(urgent) or evening_out(cluster) or balance(cluster)
+    return _each_key_once(urgent) or evening_out(cluster) or (balance(cluster) if is_calm else [])
 
 
 def _each_key_once(steps: list[Step]) -> list[Step]:

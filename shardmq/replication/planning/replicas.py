@@ -162,5 +162,5 @@ def ended_moves(cluster: Cluster) -> list[Step]:
 def hand_over(cluster: Cluster, name: str, heir: str) -> WishStep:
     """Ask the primary of a group to hand over; a move of the group goes on."""
     group, wish = cluster.groups[name], cluster.wishes.get(name)
-    after = msgspec.structs.replace(wish or Wish(), term=group.term, primary=heir, unclean="")
+    after = msgspec.structs.replace(wish or Wish(), term=group.term, primary=heir, unclean="", is_pinned=False)
     return WishStep(name, wish, after, f"{group.primary} is to hand {name} over to {heir}")

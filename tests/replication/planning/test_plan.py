@@ -132,6 +132,20 @@ def test_what_an_operator_made_uneven_by_one_stays() -> None:
     assert model.groups[name].primary == "b"
 
 
+def test_what_an_operator_has_handed_over_stays_until_its_host_dies() -> None:
+    model = broker_on("abc", shards=2, replicas=3)
+    name = next(name for name, group in model.groups.items() if group.primary == "a")
+    model.wishes[name] = Wish(model.groups[name].term, "b", is_pinned=True)
+    model.settle()
+    assert model.groups[name].primary == "b"
+    assert model.leads() == [1, 1, 1], "another group goes the other way"
+    model.away.add("b")
+    model.settle()
+    model.come("b")
+    model.settle()
+    assert model.leads() == [1, 1, 1]
+
+
 happening = st.one_of(
     st.tuples(st.just("come"), st.sampled_from("abcde")),
     st.tuples(st.just("kill"), st.sampled_from("abcde")),

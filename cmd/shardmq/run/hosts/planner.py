@@ -7,6 +7,7 @@ does nearly always, and while nobody leads the coordinator, as before its first 
 import asyncio
 import logging
 import secrets
+from collections.abc import Mapping
 from typing import Final
 
 from shardmq.cmd.run.hosts.membership import Membership
@@ -23,6 +24,10 @@ STEP_SECONDS: Final = 5.0
 PAUSE_SECONDS: Final = 1.0
 """Before that."""
 
+CALM_SECONDS: Final = 5.0
+"""Without a change of any group, before leaders are evened out: who has just handed over, or come back, is ready by
+then."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -38,6 +43,8 @@ class Planner:
         self._membership = membership
         self._name = name
         self._news = asyncio.Event()
+        self._groups: Mapping[str, Group] = {}
+        self._changed_at = 0.0
 
     def look(self) -> None:
         """Plan again: something in etcd has changed."""
@@ -51,12 +58,21 @@ class Planner:
             cluster = self._membership.cluster
             if cluster is None or not self._is_to_plan(cluster):
                 continue
-            steps = plan(cluster, lambda: secrets.token_hex(8))
+            steps = plan(cluster, lambda: secrets.token_hex(8), self._is_calm(cluster))
             for step in steps:
                 _log.info("%s", step.reason)
             if not all(await asyncio.gather(*map(self._take, steps))):
                 await asyncio.sleep(PAUSE_SECONDS)
                 self._news.set()
+
+    def _is_calm(self, cluster: Cluster) -> bool:
+        """Whether no group has changed for a while; where one has, it is looked at again after that."""
+        loop = asyncio.get_running_loop()
+        if cluster.groups != self._groups:
+            self._groups = cluster.groups
+            self._changed_at = loop.time()
+            loop.call_later(CALM_SECONDS + 0.1, self.look)
+        return loop.time() - self._changed_at >= CALM_SECONDS
 
     def _is_to_plan(self, cluster: Cluster) -> bool:
         group = cluster.groups.get(COORDINATOR)
