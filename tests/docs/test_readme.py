@@ -68,8 +68,8 @@ def options(command: click.Command) -> set[str]:
     return own.union(*(options(one) for one in below))
 
 
-OTHERS_OPTIONS = {"--name", "--py-files", "--master", "--version", "--help", "--pool", "--app"}
-"""Of Spark, Celery and systemd's units, or click's own."""
+OTHERS_OPTIONS = {"--enable-grpc-gateway", "--name", "--py-files", "--master", "--version", "--help", "--pool", "--app"}
+"""Of etcd, Spark, Celery and systemd's units, or click's own."""
 
 
 def test_options_that_documents_name_exist() -> None:
