@@ -161,7 +161,7 @@ class Follower:
             return
         state = self._state
         if record.index != state.index + 1:
-            self._say_hello()
+            self.leave_stream()  # the next beat finds no stream, and has it begun anew
             return
         state.hear_clock(record.clock)
         self._learn_released(record.released)

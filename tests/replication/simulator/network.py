@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 class Link:
     """One direction of a connection."""
 
-    __slots__ = ("backlog", "clear_at", "connection", "is_cut", "sent", "slow")
+    __slots__ = ("again", "backlog", "clear_at", "connection", "is_cut", "sent", "slow")
 
     def __init__(self) -> None:
         self.connection = 0
@@ -20,6 +20,7 @@ class Link:
         self.slow = 0.0
         self.sent = 0
         self.backlog: list[tuple[int, int, Message]] = []
+        self.again: set[int] = set()  # sent anew after a cut, and on their way: what was sent later comes later
 
 
 class Network:
@@ -50,16 +51,20 @@ class Network:
         world.at(arrival, self._arrive, link, (number, link.connection, message), source, target)
 
     def _arrive(self, link: Link, sent: tuple[int, int, Message], source: str, target: str) -> None:
-        _, connection, message = sent
+        number, connection, message = sent
         if connection != link.connection:
             world = self._world
             if world.random.random() < 0.5:  # the other half was read from its socket before, and is late
                 world.at(world.now + 1.5 * world.random.random() ** 2, world.nodes[target].receive, source, message)
             return
+        link.again.discard(number)
         if link.is_cut:
             link.backlog.append(sent)
-            return
-        self._world.nodes[target].receive(source, message)
+        elif link.again and number > min(link.again):
+            link.again.add(number)
+            self._carry(source, target, link, number, message)
+        else:
+            self._world.nodes[target].receive(source, message)
 
     def lose(self, one: str, other: str) -> None:
         """Lose the connection of two hosts, and tell both, soon."""
@@ -70,6 +75,7 @@ class Network:
             link.clear_at = world.now
             late = [message for _, _, message in link.backlog if world.random.random() < 0.2]
             link.backlog.clear()
+            link.again.clear()
             for message in late:
                 world.at(world.now + world.random.random(), world.nodes[target].receive, source, message)
             world.at(world.now + 0.05 * world.random.random(), world.nodes[target].link_lost, source)
@@ -85,6 +91,7 @@ class Network:
         backlog, link.backlog = link.backlog, []
         for number, connection, message in sorted(backlog, key=lambda sent: sent[0]):
             if connection == link.connection:
+                link.again.add(number)
                 self._carry(source, target, link, number, message)
 
     def heal_all(self) -> None:
