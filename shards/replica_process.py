@@ -63,6 +63,7 @@ def _lead(options: ShardOptions, member: GroupMember, keys: KeyCheck, sockets: C
     name = process_name(options.host_name, options.name)
     listener: Listener[ToShard] = Listener(sockets, options.listen, SHARD, name, ToShard)
     listener.held = member.held
+    member.ends.append(listener.end_all)
     try:
         _serve(options, member, store, listener, stop)
     finally:

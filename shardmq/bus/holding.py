@@ -43,3 +43,7 @@ class HeldEnvelopes:
             _, send, envelope = held.popleft()
             send(envelope)
         return True
+
+    def drop(self) -> None:
+        """Forget all of them: their sessions have ended."""
+        self._held.clear()

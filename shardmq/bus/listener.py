@@ -234,6 +234,11 @@ class Listener(Generic[Incoming]):
         self._reset(peer.caller, peer._session.number, reason)
         self._lose(peer, reason)
 
+    def end_all(self, reason: str) -> None:
+        """End all sessions; each peer hears why, and may begin another one."""
+        for peer in self.peers:
+            self.end(peer, reason)
+
     def close(self) -> None:
         """Stop listening."""
         self.socket.close()

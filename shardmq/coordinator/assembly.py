@@ -134,8 +134,10 @@ def put_together(
     two_phase_commit = TwoPhaseCommit(shards, stored.transactions.decisions)
     if member is not None:
         listener.held = member.held
+        member.ends.append(listener.end_all)
         for shard in shards:
             shard.dialer.held = member.held
+            member.ends.append(shard.dialer.end)
     dialing = _dialing(directory, shards)
     return CoordinatorLoop(state, sockets, listener, replicas, two_phase_commit, files, dialing, member)
 

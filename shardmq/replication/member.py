@@ -70,6 +70,7 @@ class GroupMember:
     Attributes:
         node: the replica.
         held: what the owner's links hold until it is released.
+        ends: called with a reason to end all sessions of the owner's links; what was held for them is dropped.
 
     Raises:
         StoreRefused: the store is damaged, or not a replica's.
@@ -88,6 +89,8 @@ class GroupMember:
         register = BackgroundRegister(parse(options.join), f"{name}.{secrets.token_hex(8)}")
         self.node = node = ReplicaNode(options.host, options.group, store, links, register)
         self.held = HeldEnvelopes(lambda: node.index)
+        self.ends: list[Callable[[str], object]] = []
+        self._had_enough = True
         self._name = name
         self._term = self._ended = 0
         node.on_leading = self._leading
@@ -156,8 +159,17 @@ class GroupMember:
         return self.release()
 
     def release(self) -> bool:
-        """Send what is released, while the lease holds; returns whether anything was sent."""
+        """Send what is released, while the lease holds; returns whether anything was sent.
+
+        When there are too few replicas in sync from now on, what is held is not sent, and all sessions end: what was
+        taken in before may have fewer copies than a confirm promises. Who waits for one is told to publish again.
+        """
         node = self.node
+        had_enough, self._had_enough = self._had_enough, node.takes_publishes
+        if had_enough and not self._had_enough and self.held:
+            self.held.drop()
+            for end in self.ends:
+                end(self.refusal)
         if not self.held or not node.may_answer(boottime()):
             return False
         return self.held.release(node.released)
