@@ -23,7 +23,7 @@ def test_every_flight_is_once_and_in_order_in_queues_and_for_groups_while_all_ki
     monkeypatch.setattr(flights, "load", lambda: data)
     code = run(["demo", "--no-spark", "--json"])
     said = capsysbinary.readouterr()
-    assert code == 0, said
+    assert code == 0, said.out.decode() + said.err.decode()  # whole: it says who has not counted what
     shown = json.loads(said.out)
     assert {queue: told["count"] for queue, told in shown["queues"].items()} == {
         queue: len(rows) for queue, rows in data.rows.items()
