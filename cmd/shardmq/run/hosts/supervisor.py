@@ -6,6 +6,7 @@ before it stops it has everything led elsewhere that can be.
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from shardmq.cmd.run.hosts.roster import HostRoster
 from shardmq.cmd.run.locks import client_host, is_wildcard
 from shardmq.cmd.run.notices import Notice
 from shardmq.cmd.run.roster import COORDINATOR, SHARD, BrokerOptions
-from shardmq.cmd.run.supervisor import Supervisor, held
+from shardmq.cmd.run.supervisor import PATIENCE_SECONDS, Supervisor, held
 from shardmq.cmd.terminal.exit_codes import EXIT_CONFIG
 from shardmq.replication.etcd.errors import EtcdError
 from shardmq.replication.etcd.values import HOSTS, Broker, Host
@@ -54,7 +55,7 @@ def supervise_host(options: BrokerOptions, host: HostOptions, announce: Callable
 async def _run(options: BrokerOptions, host: HostOptions, run_dir: Path, announce: Callable[[Notice], None]) -> int:
     membership = Membership(host)
     try:
-        broker = await _joined(options, host.address, membership)
+        broker = await _joined(options, host, membership, announce)
         if broker is None:
             announce(Notice("stopped", "stopped", exit_code=0))
             return 0
@@ -64,17 +65,23 @@ async def _run(options: BrokerOptions, host: HostOptions, run_dir: Path, announc
         membership.close()
 
 
-async def _joined(options: BrokerOptions, address: str, membership: Membership) -> Broker | None:
+async def _joined(
+    options: BrokerOptions, host: HostOptions, membership: Membership, announce: Callable[[Notice], None]
+) -> Broker | None:
     """The broker, once this host is one of it; None where it was told to stop before."""
     stopping = asyncio.Event()
     StopSignal.on_loop(asyncio.get_running_loop(), stopping.set)
-    reached = address if is_wildcard(options.host) else options.host
+    reached = host.address if is_wildcard(options.host) else options.host
     addresses = {"gateway": f"{client_host(reached)}:{options.port}"}
     if options.management_url is not None:
         addresses["management"] = options.management_url
     joining = asyncio.create_task(membership.join(options.data_dir, addresses))
     stop = asyncio.create_task(stopping.wait())
-    await asyncio.wait([joining, stop], return_when=asyncio.FIRST_COMPLETED)
+    began = time.monotonic()
+    while not (await asyncio.wait([joining, stop], timeout=PATIENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED))[0]:
+        seconds = round(time.monotonic() - began)
+        what = f"still waiting for {host.url}; check that etcd's members run and can be reached"
+        announce(Notice("waiting", f"after {seconds} s {what}", seconds=seconds))
     stop.cancel()
     if joining.done():
         return joining.result()
