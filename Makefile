@@ -16,7 +16,7 @@ FUZZ   ?= 60
 SEEDS  ?= 1000000
 
 .DEFAULT_GOAL := help
-.PHONY: help up tree test ready compiled lint demo bench bench-compare bench-growth bench-spark figures recording pictures faults fuzz simulate clean
+.PHONY: help up tree test ready compiled lint demo bench bench-compare bench-growth bench-hosts bench-spark figures recording pictures faults fuzz simulate clean
 
 help:
 	@echo "make up      start a broker with 4 shards in the foreground (ARGS='--port 5673' for more options)"
@@ -25,6 +25,7 @@ help:
 	@echo "make bench   measure the broker that runs (ARGS='--url …')"
 	@echo "make bench-compare  shardmq and RabbitMQ side by side, by the same AMQP clients; installs neither"
 	@echo "make bench-growth  what a message costs as queues, connections and a backlog grow"
+	@echo "make bench-hosts  three hosts on this machine, and RabbitMQ's quorum queues on three more; needs root, etcd"
 	@echo "make bench-spark  2,000,000 rows from Spark, exactly once; RabbitMQ beside it where it is installed"
 	@echo "make figures  tables and plots of the documents, from docs/benchmarks/results"
 	@echo "make recording  the terminal that the README shows, from a real run"
@@ -114,6 +115,9 @@ bench-compare: tree
 
 bench-growth: tree
 	@$(BIN)/shardmq bench growth $(ARGS)
+
+bench-hosts: tree
+	@$(BIN)/shardmq bench hosts $(ARGS)
 
 bench-spark: $(VENV)/installed-spark tree
 	$(BIN)/shardmq bench spark --rows 2000000 --size 100 $(ARGS)

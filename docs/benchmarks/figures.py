@@ -156,6 +156,19 @@ def of_broker(name: str) -> Callable[[Row], str]:
     return cell
 
 
+def of_hosts(name: str) -> Callable[[Row], str]:
+    """A cell with a broker's median and worst turn, as it was measured on several hosts."""
+
+    def cell(row: Row) -> str:
+        found = row[name]
+        if found is None:
+            return ""
+        mark = "**" if name == "two" and row["is_met"] is not False else ""
+        return f"{mark}{four_digits(found['median'])}{mark} ({four_digits(found['worst'])})"
+
+    return cell
+
+
 TABLES = {
     "native": Table(
         ("", "shardmq", "at least", "RabbitMQ 3.10.8, same machine"),
@@ -188,6 +201,18 @@ TABLES = {
             of_broker("shardmq"),
             of_broker("rabbitmq"),
             of_broker("redis"),
+            lambda row: str(row["goal"]).replace(" x ", f"{TIMES} "),
+        ),
+    ),
+    "hosts": Table(
+        ("", "unit", "one host", "2 replicas (worst turn)", "3 replicas", "RabbitMQ 3.10.8, quorum queues", "goal"),
+        (
+            text("text"),
+            text("unit"),
+            of_hosts("one"),
+            of_hosts("two"),
+            of_hosts("three"),
+            of_hosts("rabbitmq"),
             lambda row: str(row["goal"]).replace(" x ", f"{TIMES} "),
         ),
     ),

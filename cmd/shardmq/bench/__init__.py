@@ -14,6 +14,7 @@ scattered.py           `bench scattered`: many queues, fan-out, round trips, dec
 scattered_parts.py     What it measures.
 disk.py                The number of fdatasync a second of the disk.
 streams/               Streams beside RabbitMQ's and Redis's.
+hosts/                 `bench hosts`: several hosts, RabbitMQ's quorum queues beside them.
 watched/               `bench watched`: what open pages and scrapes cost.
 compare/               Against RabbitMQ, on the same machine.
 """

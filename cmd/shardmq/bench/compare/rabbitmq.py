@@ -137,13 +137,13 @@ class Server:
             time.sleep(0.2)
 
 
-def greeted_by(port: int) -> str:
-    """The version of the broker at this port, from its greeting.
+def greeted_by(port: int, address: str = "127.0.0.1") -> str:
+    """The version of the broker at this address and port, from its greeting.
 
     Raises:
         OSError: nothing listens there, or it does not speak AMQP 0-9-1 yet.
     """
-    with socket.create_connection(("127.0.0.1", port), GREETING_SECONDS) as connection:
+    with socket.create_connection((address, port), GREETING_SECONDS) as connection:
         connection.sendall(PROTOCOL_HEADER)
         with connection.makefile("rb") as answers:
             head = answers.read(7)
