@@ -8,7 +8,7 @@ import pytest
 
 import shardmq
 from shardmq.cmd.run.broker import Broker
-from shardmq.protocol.native.operations.basic import BasicConsume
+from shardmq.protocol.native.operations.basic import BasicConsume, BasicDeliver
 from shardmq.protocol.native.operations.groups import GroupAssigned, GroupReleased, GroupRevoked
 from tests.conftest import StartBroker
 from tests.gateway.rawclient import RawClient
@@ -114,3 +114,38 @@ def test_a_member_hears_of_a_partition_whose_shard_died_before_it_answered(start
             assert heard == [[(0, 0)]]
             consumer.commit()
         assert channel.group_offsets("waits", "g")[0]["offset"] == 1
+
+
+def test_what_waited_for_room_comes_when_a_partition_has_left_that_took_all_of_it(broker: Broker) -> None:
+    with shardmq.connect(broker.url) as connection, connection.channel() as channel:
+        channel.topic_declare("room", 2)
+        first, second = RawClient(broker).open(), RawClient(broker).open()
+        joins = BasicConsume(9, 1, "room", "c", prefetch=10, arguments={"x-group": "g", "x-stream-offset": "first"})
+
+        def until_delivered(partition: int) -> None:
+            publish_all(channel, f"room-{partition}", [b"%d" % partition] * 10)
+            until(lambda: channel.group_offsets("room", "g")[partition]["unacked"] == 10, "its shard has sent them")
+
+        def receive(kind: type) -> object:
+            while not isinstance(heard := first.receive(), kind):
+                pass
+            return heard
+
+        first.send(joins)
+        until(lambda: [row["consumers"] for row in channel.group_offsets("room", "g")] == [1, 1], "it has both")
+        until_delivered(1)
+        until_delivered(0)  # and they wait in the gateway
+        delivered = receive(BasicDeliver)
+        assert isinstance(delivered, BasicDeliver)
+        assert (delivered.partition, delivered.count) == (1, 10)
+        second.send(joins)
+        revoked = receive(GroupRevoked)
+        assert isinstance(revoked, GroupRevoked)
+        assert revoked.partitions == [1]
+        first.send(GroupReleased(1, "c", [1]))
+        delivered = receive(BasicDeliver)
+        assert isinstance(delivered, BasicDeliver)
+        assert (delivered.partition, delivered.count) == (0, 10)
+        first.socket.close()
+        second.socket.close()
+        channel.topic_delete("room")

@@ -342,6 +342,8 @@ class Member(PrefetchLimits):
         if consumer.unacked:
             self._channel.disown(consumer, 0, EVERYTHING)
         consumer.link.release(consumer)
+        if self._shared is not None:
+            self._hand_on(self._shared)  # what it held has made room, and the client may have nothing to settle
 
     def pass_on(self, consumer: Consumer, delivered: Delivered) -> None:
         """Number messages that a shard sent, and pass them on."""
