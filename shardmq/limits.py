@@ -40,6 +40,9 @@ RECORD_BATCH_RECORDS_MAX: Final = 65_536
 NAME_BYTES_MAX: Final = 255
 """Names and routing keys, in UTF-8 bytes: AMQP's short string."""
 
+SHARDS_MAX: Final = 1024
+"""Shards of a broker. Each is a process, to which every gateway has a link."""
+
 CHANNELS_MAX: Final = 2047
 """Channels open on one connection; RabbitMQ's default `channel_max`."""
 
@@ -178,6 +181,10 @@ LINK_PING_SECONDS: Final = 1.0
 
 LINK_SILENCE_SECONDS: Final = 10.0
 """A peer silent for this long is taken for dead, though its socket may be open (SIGSTOP, a hung disk)."""
+
+HANDOVER_SECONDS: Final = 5.0
+"""So long publishes wait in a gateway for their shard to be led by another host. A transfer takes 0.1 s, an election
+up to 3 s; who was to lead may have died since."""
 
 DECLARE_SECONDS: Final = 15.0
 """A declaration waits this long for the coordinator, the shard and every live gateway. Longer than a link's silence,

@@ -7,6 +7,8 @@ node/         A replica in its process: the core on a store, links and etcd.
 planning/     Which hosts have which replicas, and which of them lead: pure functions.
 store/        What lies in a replica's store, and what moves between stores.
 member.py     A process as a member of its group: it follows, leads in place, ends with its term.
+standing.py   How hosts and groups are, and what is wrong with them: for the status, the page, metrics. Pure functions.
 directory.py  Who is primary of each group, and at which address.
+operating.py  What administrators want done with hosts and groups, written to etcd.
 dialing.py    Sends a process's links to where the primaries are.
 """

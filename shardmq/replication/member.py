@@ -1,10 +1,11 @@
-"""A process as a member of its replica group: it follows, leads in place, and ends with its term.
+"""A process as a member of its replica group: it follows, leads in place, and follows again.
 
     follow ──► leading ──► the owner opens its store on `node.engine`, and has its links hold what they flush
        ▲                      each pass: turn ─► the owner's work ─► release
-       └── started again ◄── TermEnded
+       └── the owner drops all of it ◄── TermEnded
 
-Whoever is deposed has in memory what its group may not know of, so it ends, and starts again as a follower.
+Whoever is deposed has in memory what its group may not know of, so nothing of that outlives the term. It follows in
+place: a process that is started again would keep the next primary waiting for its acknowledgements.
 """
 
 import logging
@@ -12,7 +13,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from shardmq.bus.curve import Context
 from shardmq.bus.holding import HeldEnvelopes
@@ -24,11 +25,16 @@ from shardmq.replication.links.peers import PeerLinks
 from shardmq.replication.node.node import ReplicaNode
 from shardmq.replication.node.store import ReplicaStore
 from shardmq.runtime.clock import ClockNote, SteadyClock, boottime
-from shardmq.runtime.notify import Heartbeat
+from shardmq.runtime.collection import forget_startup
+from shardmq.runtime.notify import Heartbeat, ready, stopping
 from shardmq.storage.engine import Engine
 
 STOP_SECONDS: Final = 2.0
 """A primary that is to stop waits so long for the others to have what it said last."""
+
+FORGET_SECONDS: Final = 2.0
+"""After the end of a term, what it had in memory is looked for so much later: that takes up to 0.3 s, in which the next
+primary would wait for acknowledgements. Nearly all of it has been freed before."""
 
 BEAT_SECONDS: Final = 0.5
 """Between two signs of life of a follower's loop."""
@@ -37,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 class TermEnded(Exception):
-    """This replica leads no more. The process ends with `notify.REPLICA_ENDED`, and is started again as a follower."""
+    """This replica leads no more: what its owner has in memory is to be dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,19 +93,31 @@ class GroupMember:
         name = f"{options.host}.{options.group}"
         links = PeerLinks(sockets, options.group, options.host, options.listen, engine, options.broker)
         register = BackgroundRegister(parse(options.join), f"{name}.{secrets.token_hex(8)}")
+        self._register = register
         self.node = node = ReplicaNode(options.host, options.group, store, links, register)
         self.held = HeldEnvelopes(lambda: node.index)
         self.ends: list[Callable[[str], object]] = []
         self._had_enough = True
+        self._is_running = self._has_left = False
+        self._forget_at = float("inf")
         self._name = name
         self._term = self._ended = 0
+        self._local = engine.layout.replicas.local
+        node.engine.told = self.table
         node.on_leading = self._leading
         node.on_deposed = self._deposed
+        node.on_resigning = self.release
 
     @property
     def is_paused(self) -> bool:
         """Whether the owner has to leave its work alone: this replica is handing over, or waits for that."""
         return not self.node.takes_proposals
+
+    @property
+    def has_heir(self) -> bool:
+        """Whether another replica can lead at once, where this process is to stop."""
+        group = self.node.group
+        return self.node.takes_proposals and group is not None and len(group.in_sync) > 1
 
     @property
     def refusal(self) -> str:
@@ -110,37 +128,65 @@ class GroupMember:
         there = "" if group is None else f": {', '.join(group.in_sync)} of at least {group.min_in_sync}"
         return f"too few replicas of {self.node.name} are in sync{there}; publish again when another host is back"
 
+    @property
+    def _has_too_few(self) -> bool:
+        """Whether it leads, or hands over, with fewer replicas in sync than are to have what is confirmed."""
+        group = self.node.group
+        return bool(self.node.leads) and group is not None and len(group.in_sync) < group.min_in_sync
+
+    def table(self) -> dict[str, Any]:
+        """What a primary tells of its group, as part of its process's row of the status.
+
+        Returns:
+            `followers`, see `Followers.rows`, and `etcd_fault`: why etcd is not reached, "" where it is.
+        """
+        return {"followers": self.node.followers.rows(boottime()), "etcd_fault": self._register.fault}
+
     def clock(self) -> ClockNote:
         """Return what time it is by the group's clock, which goes on from one primary to the next."""
         return SteadyClock(int(self.node.group_clock() * 1000)).note()
 
-    def follow(self, is_asked_to_stop: Callable[[], bool], on_running: Callable[[], None]) -> bool:
-        """Follow until this replica leads.
+    def follow(self, is_asked_to_stop: Callable[[], bool]) -> bool:
+        """Follow until this replica leads. The first time, the process is told of as one that runs.
 
         Args:
             is_asked_to_stop: whether to give up; asked ten times a second.
-            on_running: called once the loop runs.
 
         Returns:
             Whether it leads; False where the process was asked to stop.
 
         Raises:
-            TermEnded: it did for a moment.
+            StoreUnwritable: a commit may not be on disk. The process must end.
         """
         poller = self.poller([])
         heartbeat = Heartbeat(list)
         beat_at = 0.0
-        on_running()
-        while not self._term:
+        if not self._is_running:
+            self._is_running = True
+            ready()
+        while not (self._term and self.node.takes_proposals):  # it may have ended its term, and hand over yet
             if is_asked_to_stop():
                 return False
             poller.wait(self.node.wait_seconds())
-            self.turn()
+            self.node.turn(boottime())
+            self._ended = 0  # it handed over before an owner had anything of that term in memory
             now = time.monotonic()
             if now >= beat_at:
                 beat_at = now + BEAT_SECONDS
                 heartbeat.beat(now)
+            if now >= self._forget_at:
+                self._forget_at = float("inf")
+                forget_startup()
         return True
+
+    def end_term(self) -> None:
+        """Forget the term that is over; the owner has closed its links, and refers to nothing of it any more."""
+        self.held.drop()
+        self.ends.clear()
+        self._ended = 0
+        self._had_enough = True
+        self._forget_at = time.monotonic() + FORGET_SECONDS
+        self.node.store.engine.clear(*self._local)
 
     def poller(self, sources: Iterable[Dealer | Router | int]) -> "MemberPoller":
         """Make what waits for the replica and for the owner's sources."""
@@ -165,7 +211,7 @@ class GroupMember:
         taken in before may have fewer copies than a confirm promises. Who waits for one is told to publish again.
         """
         node = self.node
-        had_enough, self._had_enough = self._had_enough, node.takes_publishes
+        had_enough, self._had_enough = self._had_enough, not self._has_too_few
         if had_enough and not self._had_enough and self.held:
             self.held.drop()
             for end in self.ends:
@@ -194,6 +240,10 @@ class GroupMember:
         Raises:
             StoreUnwritable: a commit may not be on disk.
         """
+        if self._has_left:
+            return
+        self._has_left = True
+        stopping()
         poller = self.poller([])
         self.node.leave()
         while not (self._ended or self.node.has_left):
@@ -208,7 +258,8 @@ class GroupMember:
         self._term = term
 
     def _deposed(self, term: int) -> None:
-        self._ended = term
+        if self._term == term:
+            self._term, self._ended = 0, term
 
 
 class MemberPoller(Poller):
@@ -221,9 +272,8 @@ class MemberPoller(Poller):
 
     def __init__(self, node: ReplicaNode, sources: Iterable[Dealer | Router | int]) -> None:
         self._node = node
-        self._sources = list(sources)
         self._generation = node.generation
-        super().__init__([*self._sources, *node.sources])
+        super().__init__(sources)
 
     def watch(self, until: float) -> bool:
         """Wait without sleeping; see `Poller.watch`."""
@@ -238,4 +288,7 @@ class MemberPoller(Poller):
     def _renew(self) -> None:
         if self._generation != self._node.generation:
             self._generation = self._node.generation
-            super().__init__([*self._sources, *self._node.sources])
+            self._set_out()
+
+    def _set_out(self, *more: Dealer | Router | int) -> None:
+        super()._set_out(*more, *self._node.sources)

@@ -17,3 +17,10 @@ def exempt_startup() -> None:
     """
     gc.freeze()
     gc.set_threshold(YOUNG_MAX, *gc.get_threshold()[1:])
+
+
+def forget_startup() -> None:
+    """Take what was exempted into a collection, as most of it is referred to no more: what a term had in memory."""
+    gc.unfreeze()
+    gc.collect()
+    exempt_startup()

@@ -34,9 +34,6 @@ BEAT_SECONDS: Final = 5.0
 STATUS_BYTES: Final = 1000
 """Of a status; one line of `systemctl status`."""
 
-REPLICA_ENDED: Final = 76
-"""Exit code of a replica whose term has ended (sysexits.h: EX_PROTOCOL): it is started again at once, as a follower."""
-
 SERVING: Final = "serving"
 """The status of a process with which nothing is wrong."""
 

@@ -1,7 +1,8 @@
 """SIGTERM and SIGINT, the same for all processes."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +27,17 @@ class StopSignal:
         self._wake = wake
         for number in STOP_SIGNALS:
             signal.signal(number, self._ask)
+
+    @contextmanager
+    def waking(self, wake: Callable[[], object]) -> Iterator[None]:
+        """Have a signal call a function while a loop runs that sleeps; at once where one has come."""
+        self._wake = wake
+        if self.asked:
+            wake()
+        try:
+            yield
+        finally:
+            self._wake = None
 
     @staticmethod
     def on_loop(loop: "asyncio.AbstractEventLoop", stop: Callable[[], object]) -> None:

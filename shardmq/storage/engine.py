@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from shardmq.runtime.statistics.histograms import TimeHistogram
 from shardmq.storage.store_copy import StoreCopy
@@ -244,6 +244,10 @@ class Engine(ABC):
             `file_bytes`, `used_bytes` (pages that hold something), `free_bytes` (pages that hold nothing and take room
             on the disk) and `map_bytes` (address space).
         """
+
+    def replication(self) -> dict[str, Any]:
+        """Return what is known of the store's replicas on other hosts, for the status; nothing where there are none."""
+        return {}
 
     @abstractmethod
     def copy(self, folder: Path, bytes_per_second: int) -> StoreCopy:

@@ -69,6 +69,8 @@ class MovingBroker:
             host: {group: f"tcp://127.0.0.1:{next(ports)}" for group in self.groups} for host in HOST_NAMES
         }
         self.ports = {host: next(ports) for host in HOST_NAMES}
+        for host, port in self.ports.items():
+            self.addresses[host]["gateway"] = f"127.0.0.1:{port}"
         self.leads = dict.fromkeys(self.groups, "a")
         self.terms = dict.fromkeys(self.groups, 1)
         self.processes: dict[tuple[str, str], Warm] = {}

@@ -1,6 +1,6 @@
 """A broker on three hosts, as processes on one machine: each group has a replica on each, and etcd is a real one.
 
-Whoever ends with its term is started again at once, as `shardmq up --join` does.
+A process that ends stays away until a test starts it again.
 """
 
 import logging
@@ -19,7 +19,7 @@ from shardmq.replication.etcd.background import BackgroundRegister
 from shardmq.replication.etcd.news import Seen, Stored
 from shardmq.replication.etcd.url import parse
 from shardmq.replication.etcd.values import BROKER, GROUPS, HOSTS, WISHES, Broker, Host, Kind, Wish
-from shardmq.runtime.notify import REPLICA_ENDED, SUPERVISOR, die_with_parent
+from shardmq.runtime.notify import SUPERVISOR, die_with_parent
 from shardmq.shards.process import ShardOptions
 from shardmq.shards.process import run as run_shard
 from tests.warm import Warm, warm_process
@@ -32,7 +32,10 @@ HOST_NAMES = ("a", "b", "c")
 
 def end_with_tests() -> None:
     """Have this process end with the one that it was forked from."""
-    os.environ[SUPERVISOR] = str(os.getppid())
+    parent = os.getppid()
+    if parent == 1:
+        raise SystemExit("the tests have ended meanwhile")
+    os.environ[SUPERVISOR] = str(parent)
     die_with_parent()
 
 
@@ -86,11 +89,10 @@ def replica(arguments: tuple[str, ...]) -> int:
 
 
 class Replica:
-    """One replica's process, started again whenever its term has ended."""
+    """One replica's process."""
 
     def __init__(self, arguments: tuple[str, ...]) -> None:
         self._arguments = arguments
-        self._is_closed = False
         self.exits: list[int] = []
         self._start()
 
@@ -101,24 +103,19 @@ class Replica:
 
     def _look_after(self, process: Warm) -> None:
         self.exits.append(process.wait())
-        if self.exits[-1] == REPLICA_ENDED and not self._is_closed:
-            self._start()
 
     def kill(self) -> None:
         """kill -9."""
-        self._is_closed = True
         self.process.kill()
         self._watcher.join()
 
     def stop(self) -> None:
         """SIGTERM."""
-        self._is_closed = True
         self.process.terminate()
         self._watcher.join()
 
     def restart(self) -> None:
         self.kill()
-        self._is_closed = False
         self._start()
 
 
@@ -191,6 +188,9 @@ class ReplicatedBroker:
     def url(self) -> str:
         """Of all gateways."""
         return f"shardmq://guest:guest@{','.join(f'127.0.0.1:{port}' for port in self.ports.values())}/"
+
+    def url_of(self, host: str) -> str:
+        return f"shardmq://guest:guest@127.0.0.1:{self.ports[host]}/"
 
     def start(self, host: str, group: str) -> None:
         where = self.folder / host

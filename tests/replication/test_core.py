@@ -2,13 +2,14 @@
 
 import pytest
 
-from shardmq.replication.core.effects import Commit, Rejected, Send, Swap
-from shardmq.replication.core.events import Durable, GroupRead, Propose, Received, Tick
+from shardmq.replication.core.effects import Commit, Leading, ReadKeys, ReadRange, Rejected, Send, Swap
+from shardmq.replication.core.events import Durable, GroupRead, GroupSeen, Propose, RangeRead, Received, Tick
 from shardmq.replication.core.group import Group
-from shardmq.replication.core.messages import Beat, BeatAnswer, Hello, Refused
-from shardmq.replication.core.note import Note, common_point
+from shardmq.replication.core.messages import Beat, BeatAnswer, Handover, Hello, Join, Range, RangeAck, Refused
+from shardmq.replication.core.note import BEGINNING, Note, common_point
 from shardmq.replication.core.replica import Replica
 from shardmq.replication.core.state import Stored
+from shardmq.replication.core.timing import REST_SHARE
 
 GROUP = Group("one", 3, "a", ("a", "b"), ("a", "b"))
 
@@ -71,5 +72,60 @@ def test_a_follower_campaigns_after_silence_and_leaves_the_primary_out() -> None
     assert replica.step(103.0, Tick()) == [], "one swap at a time"
 
 
+def test_who_is_handed_the_lead_begins_with_its_promise_on_disk_and_has_heard_what_followers_said() -> None:
+    replica = follower()
+    (promise,) = replica.step(100.1, GroupSeen(8, Group("one", 4, "b", ("a", "b"), ("a", "b"))))
+    assert isinstance(promise, Commit)
+    assert replica.step(100.1, Received("a", Hello(4, 1, "one", 0, 0, (), (), None))) == []
+    assert replica.step(100.1, Received("a", Handover(4, ""))) == []
+    effects = replica.step(100.1, Durable(promise.serial))
+    assert [type(effect) for effect in effects] == [Leading, Commit, Send, ReadKeys], "a's Hello is answered behind it"
+
+
 def test_who_does_not_lead_says_who_does() -> None:
     assert follower().step(100.1, Propose(5, ())) == [Rejected(5, "b does not lead; a does")]
+
+
+def test_a_range_that_does_not_begin_where_the_join_is_ends_the_stream() -> None:
+    replica = follower()
+    (said, _) = replica.step(100.1, Received("a", Beat(3, 55.0, 0, 0, 0.0)))[::-1]
+    assert isinstance(said, Send)
+    assert isinstance(said.message, Hello)
+    stream = said.message.stream
+    (commit,) = replica.step(100.2, Received("a", Join(3, stream, "one", 9, 3, 0.0, ((3, 1),))))
+    assert isinstance(commit, Commit)
+    (commit,) = replica.step(100.3, Received("a", Range(3, stream, BEGINNING, (2, b"k"), ((1, b"k", b"v"),))))
+    assert isinstance(commit, Commit)
+    assert (commit.note.copied, commit.clear) == ((2, b"k"), (BEGINNING, (2, b"k")))
+    assert replica.step(100.4, Received("a", Range(3, stream, (2, b"l"), (4, b"k"), ((2, b"l", b"v"),)))) == []
+    assert replica.step(100.5, Received("a", Range(3, stream, (2, b"k"), None, ()))) == [], "of a stream that was left"
+
+
+def joined_primary() -> tuple[Replica, int]:
+    """Replica a, which leads alone and has been asked for everything by b; and its first read."""
+    replica = Replica("a", Stored(Note("one", promised=3)), 100.0, 1)
+    replica.step(100.0, Tick())
+    replica.step(100.0, GroupRead(7, Group("one", 3, "b", ("a", "b"), ("a", "b"))))
+    (promise,) = replica.step(100.1, GroupSeen(8, Group("one", 4, "a", ("a",), ("a", "b"))))
+    assert isinstance(promise, Commit)
+    replica.step(100.1, Durable(promise.serial))
+    replica.step(102.0, Tick())
+    effects = replica.step(102.0, Received("b", Hello(4, 1, "", 0, 0, (), (), None)))
+    assert [type(effect) for effect in effects] == [Send, ReadRange]
+    assert isinstance(effects[1], ReadRange)
+    return replica, effects[1].request
+
+
+@pytest.mark.parametrize("publishes", [False, True])
+def test_a_join_rests_after_each_step_where_somebody_publishes_meanwhile(publishes: bool) -> None:
+    replica, request = joined_primary()
+    replica.step(102.01, RangeRead(request, (), (1, b"k"), 9))
+    if publishes:
+        replica.step(102.02, Propose(5, ()))
+    effects = replica.step(102.05, Received("b", RangeAck(4, 1, (1, b"k"))))
+    assert [type(effect) for effect in effects] == ([] if publishes else [ReadRange])
+    if publishes:
+        goes_on_at = 102.05 + 0.05 * REST_SHARE
+        assert replica.wake == pytest.approx(goes_on_at)
+        assert [type(effect) for effect in replica.step(goes_on_at - 0.01, Tick())] == []
+        assert [type(effect) for effect in replica.step(goes_on_at, Tick())] == [ReadRange]

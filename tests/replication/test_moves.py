@@ -1,32 +1,29 @@
 """Shards and the coordinator move between hosts under clients that go on: gateways find them by etcd."""
 
 import itertools
+import os
 import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 import shardmq
 from shardmq import errors
-from shardmq.cmd.bench.compare.rabbitmq import Absent, free_ports
+from shardmq.cmd.bench.compare.rabbitmq import free_ports
+from shardmq.spark.connection import shared
+from shardmq.spark.connection.broker import BrokerConnection
+from shardmq.spark.connection.gateways import Route
+from shardmq.spark.options import parse
+from shardmq.spark.topics.batch import TopicReader
 from tests.e2e.traffic import bodies, shard_of
 from tests.faults.ledgers import Client, Consumer, Ledger, Publisher
 from tests.hosts.members import Etcd
-from tests.running import without
 from tests.warm import warm_process
 
 from .moving import MovingBroker, is_listening, until
-
-
-@pytest.fixture(scope="module")
-def etcd() -> Iterator[Etcd]:
-    try:
-        with Etcd(size=1) as etcd:
-            yield etcd
-    except Absent as reason:
-        without(reason)
 
 
 @pytest.fixture(scope="module")
@@ -204,3 +201,62 @@ def test_a_gateway_that_waits_for_its_broker_ends_when_it_is_told_to(etcd: Etcd)
     finally:
         waiting.kill()
         waiting.wait()
+
+
+def test_clients_hear_where_a_queue_is_led_and_spark_reads_it_there(
+    moving: MovingBroker, connection: shardmq.Connection
+) -> None:
+    channel = connection.channel()
+    queue = queue_on(connection, "shard-1", "placed")
+
+    def place() -> tuple[str, str]:
+        (found,) = channel.queue_places(queue)
+        assert (found.partition, found.queue, found.shard) == (0, queue, 1)
+        return found.host, found.gateway
+
+    def expected() -> tuple[str, str]:
+        host = moving.leads["shard-1"]
+        return host, f"127.0.0.1:{moving.ports[host]}"
+
+    for _ in range(2):
+        until(lambda: place() == expected())
+        ours = BrokerConnection(moving.url)
+        (wanted,) = ours.gateways(queue)
+        ours.close()
+        for turn in range(2):
+            reading = BrokerConnection(moving.url, route=Route(turn, wanted=wanted))
+            assert reading.address == expected()[1]
+            reading.close()
+        moving.move("shard-1", is_frozen=False)
+    channel.topic_declare("parts", 2)
+    assert {(found.queue, found.shard) for found in channel.queue_places("parts")} == {
+        ("parts-0", 0),
+        ("parts-1", 1),
+    }
+    with pytest.raises(errors.NotFound, match="no queue, stream or topic 'nowhere'"):
+        channel.queue_places("nowhere")
+
+
+def test_sparks_tasks_read_each_partition_by_the_gateway_of_the_host_that_leads_it(
+    moving: MovingBroker, connection: shardmq.Connection
+) -> None:
+    channel = connection.channel()
+    channel.topic_declare("led", 2)
+    with channel.publisher() as publisher:
+        publisher.publish_keyed("led", [(f"key-{number % 20}", b"%d" % number) for number in range(500)])
+    if moving.leads["shard-0"] == moving.leads["shard-1"]:
+        moving.move("shard-0", is_frozen=False)
+    until(lambda: len({place.gateway for place in channel.queue_places("led")}) == 2)
+    options = {"url": moving.url, "subscribe": "led"}
+    reader = TopicReader(parse(options, "topic"), StructType([StructField("value", BinaryType())]))
+    parts = reader.ranges()
+    led_by = [moving.leads[f"shard-{place.shard}"] for place in channel.queue_places("led")]
+    assert sorted(led_by) == ["a", "b"]
+    assert [part.gateway for part in parts] == [f"127.0.0.1:{moving.ports[host]}" for host in led_by]
+    values = []
+    for part in parts:
+        values += [int(value) for batch in reader.read(part) for value in batch.column("value").to_pylist()]
+        ours = shared._connections[os.getpid(), moving.url, part.gateway]
+        assert ours.address == part.gateway
+        ours.close()
+    assert sorted(values) == [*range(500)]

@@ -2,17 +2,19 @@
 
     Hello ─► the histories have a common point, and the keys touched since are known on both sides?
                yes ─► read those keys as of now ─► Rejoin: their values, in one commit
-               no  ─► Join ─► read a range, send it, wait for its acknowledgement, … ─► the last range
+               no  ─► Join ─► read a range, send it, wait for its acknowledgement, rest, … ─► the last range
 
 Values are as of a place in the stream. A read is answered later, so the follower's records wait behind the read.
 """
+
+from collections.abc import Iterable
 
 from shardmq.replication.core.effects import ReadKeys, ReadRange, Send
 from shardmq.replication.core.events import KeysRead, RangeRead, ReadFailed
 from shardmq.replication.core.messages import Hello, Join, Message, Range, RangeAck, Record, Rejoin
 from shardmq.replication.core.note import BEGINNING, Key, common_point
 from shardmq.replication.core.state import ReplicaState
-from shardmq.replication.core.timing import RANGE_BYTES
+from shardmq.replication.core.timing import RANGE_BYTES, REST_SECONDS_MAX, REST_SHARE
 
 
 class Peer:
@@ -29,11 +31,15 @@ class Peer:
         request: the read.
         rejoin: without the edits that are being read.
         cursor: where its join is; None where none is under way, or its last range was sent.
+        copied: bytes of the ranges of its join that were sent; None where none is, or it goes on from one of before.
+        step: when its join's last step began, in seconds on the primary's clock, and the index of then.
+        rests_until: when the next one may; None where it does not wait for that.
     """
 
     __slots__ = (
         "acked",
         "answered",
+        "copied",
         "cursor",
         "is_complete",
         "must_join",
@@ -41,6 +47,8 @@ class Peer:
         "name",
         "rejoin",
         "request",
+        "rests_until",
+        "step",
         "stream",
         "waiting",
     )
@@ -60,6 +68,9 @@ class Peer:
         self.request = 0
         self.rejoin: Rejoin | None = None
         self.cursor: Key | None = None
+        self.copied: int | None = None
+        self.step = 0.0, 0
+        self.rests_until: float | None = None
 
 
 class CatchUp:
@@ -91,6 +102,7 @@ class CatchUp:
         peer.must_join = False
         peer.stream = stream
         peer.cursor = BEGINNING
+        peer.copied = 0
         join = Join(term, stream, state.incarnation, state.index, state.term, state.clock(), state.history)
         state.send(peer.name, join)
         self._read_range(peer)
@@ -170,6 +182,8 @@ class CatchUp:
 
     def _read_range(self, peer: Peer) -> None:
         assert peer.cursor is not None
+        peer.rests_until = None
+        peer.step = self._state.now, self._state.index
         request = self._begin_read(peer)
         self._state.effects.append(ReadRange(request, peer.cursor, RANGE_BYTES))
 
@@ -179,6 +193,8 @@ class CatchUp:
         if peer is None or peer.cursor is None:
             return
         start, peer.cursor = peer.cursor, event.end
+        if peer.copied is not None:
+            peer.copied += event.bytes
         self._send_behind_read(peer, Range(term, peer.stream, start, event.end, event.edits))
 
     def read_failed(self, event: ReadFailed) -> None:
@@ -199,6 +215,17 @@ class CatchUp:
         peer.request = 0
 
     def range_ack(self, peer: Peer, ack: RangeAck) -> None:
-        """Go on with a join."""
-        if peer.cursor is not None and peer.waiting is None and ack.end == peer.cursor:
+        """Go on with a join: at once, or where others publish meanwhile, after a rest."""
+        if peer.cursor is None or peer.waiting is not None or peer.rests_until is not None or ack.end != peer.cursor:
+            return
+        now, (began_at, index) = self._state.now, peer.step
+        if self._state.index == index:
             self._read_range(peer)
+        else:
+            peer.rests_until = now + min(REST_SECONDS_MAX, (now - began_at) * REST_SHARE)
+
+    def tick(self, peers: Iterable[Peer]) -> None:
+        """Go on with joins that have rested."""
+        for peer in peers:
+            if peer.rests_until is not None and peer.rests_until <= self._state.now:
+                self._read_range(peer)

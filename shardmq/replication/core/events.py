@@ -43,11 +43,13 @@ class RangeRead(msgspec.Struct, frozen=True):
     Attributes:
         edits: the rows.
         end: first key behind those that were read; None where there are no more.
+        bytes: of the rows, as far as they were counted.
     """
 
     request: int
     edits: Edits
     end: Key | None
+    bytes: int = 0
 
 
 class ReadFailed(msgspec.Struct, frozen=True):

@@ -203,6 +203,9 @@ class Follower:
         """Replace the rows of a range."""
         if not self.accepts(sender, message.term) or not self._may_read_stream(message):
             return
+        if message.start != self._state.copied:
+            self.leave_stream()  # rows between the two would be missed
+            return
         if message.end is None:
             self._has_all_ranges = True
         else:

@@ -4,6 +4,8 @@ A record is released once it is on this disk and on those of the in-sync set com
 that. It makes sure that of two that believe to lead, one at most answers: it ends before any follower campaigns.
 """
 
+from collections.abc import Mapping
+
 from shardmq.replication.core.catch_up import CatchUp, Peer
 from shardmq.replication.core.changes import GroupChanges
 from shardmq.replication.core.effects import Accepted, Deposed, Leading, Rejected, Released
@@ -40,6 +42,7 @@ class Primary:
         self._first_index = state.index + 1
         self._durable_index = 0
         self._beat_at = float("-inf")
+        self._early: dict[str, Hello] = {}
         self._peers: dict[str, Peer] = {}
         self.changes = GroupChanges(state, register, self._peers)
         self._catch_up = CatchUp(state)
@@ -56,14 +59,18 @@ class Primary:
         """When it wants to be called, in seconds on the replica's clock."""
         if self.changes.transfer_to:
             return self._state.now
-        beat_at = self._beat_at + BEAT_SECONDS
-        return beat_at if self.is_active else min(beat_at, max(self._quiet_until, self._state.now))
+        wake = self._beat_at + BEAT_SECONDS
+        for peer in self._peers.values():
+            if peer.rests_until is not None and peer.rests_until < wake:
+                wake = peer.rests_until
+        return wake if self.is_active else min(wake, max(self._quiet_until, self._state.now))
 
     def begin_at(self, now: float, drop: str) -> None:
         """Take proposals from a time on, as the primary before has ended its lease; drop a replica, to end its move."""
         self._quiet_until = min(self._quiet_until, now)
         if drop:
             self.changes.drop(drop)
+        self._begin()
 
     def _learn_peers(self) -> None:
         for name in self._group.replicas:
@@ -96,21 +103,32 @@ class Primary:
             self._register.read()
         if state.is_stalled:
             return
-        if not self.is_active and state.now >= self._quiet_until and state.durable_promised >= self.term:
-            self.is_active = True
-            self.changes.released_at = state.now
-            state.effects.append(Leading(self.term))
-            self._append(())
-        if state.now >= self._beat_at + BEAT_SECONDS:
-            self._beat_at = state.now
-            if state.durable_promised >= self.term:
-                self._beat()
+        self._begin()
+        self._catch_up.tick(self._peers.values())
+        if state.now >= self._beat_at + BEAT_SECONDS and state.durable_promised >= self.term:
+            self._beat()
         self.changes.may_resign = self.may_answer(state.now)
         self._decide()
         self.changes.may_resign = False
 
+    def _begin(self) -> None:
+        """Take proposals, where nothing has to be waited for any more."""
+        state = self._state
+        if self.is_active or state.is_stalled:
+            return
+        if state.now >= self._quiet_until and state.durable_promised >= self.term:
+            self.is_active = True
+            self.changes.released_at = state.now
+            state.effects.append(Leading(self.term))
+            self._append(())
+            self._beat()
+            for sender, hello in self._early.items():
+                self.hello(sender, hello)
+            self._early.clear()
+
     def _beat(self) -> None:
         state = self._state
+        self._beat_at = state.now
         for peer in self._peers.values():
             state.send(peer.name, Beat(self.term, state.now, peer.stream, state.released, state.clock()))
 
@@ -181,7 +199,10 @@ class Primary:
     def hello(self, sender: str, hello: Hello) -> None:
         """Bring a follower up to date."""
         peer = self._peers.get(sender)
-        if peer is None or hello.term != self.term or not self.is_active:
+        if peer is None or hello.term != self.term:
+            return
+        if not self.is_active:
+            self._early[sender] = hello  # it would be said again after 0.5 s
             return
         is_in_sync = sender in self._group.in_sync or sender in self.changes.growing
         self._catch_up.hello(peer, hello, is_in_sync)
@@ -218,9 +239,15 @@ class Primary:
 
     def link_lost(self, sender: str) -> None:
         """Send a follower no more before it has said anew what it holds."""
+        self._early.pop(sender, None)
         peer = self._peers.get(sender)
         if peer is not None:
             peer.leave_stream()
+
+    @property
+    def peers(self) -> Mapping[str, Peer]:
+        """What is known of the other replicas."""
+        return self._peers
 
     @property
     def catch_up(self) -> CatchUp:
@@ -232,6 +259,7 @@ class Primary:
         # Commits of before the term are of records that it began with: what takes records back comes under a promise
         # that is on disk, and so are all commits before the promise; after it the log of one primary only grows.
         self._durable_index = self.changes.durable_index = commit.index
+        self._begin()
         self._release()
 
     def releasable(self) -> int:

@@ -1,9 +1,10 @@
 """One replica of a group, without I/O."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from shardmq.replication.core import events, messages
+from shardmq.replication.core.catch_up import Peer
 from shardmq.replication.core.effects import CommandRefused, Effect, Rejected, UncleanElection
 from shardmq.replication.core.follower import Follower
 from shardmq.replication.core.group import Group
@@ -64,7 +65,7 @@ class Replica:
     def _message_handlers(self) -> dict[Any, Any]:
         follower = self._follower
         return {
-            messages.Beat: self._beat,
+            messages.Beat: follower.beat,
             messages.Rejoin: follower.rejoin,
             messages.Join: follower.join,
             messages.Range: follower.range,
@@ -117,6 +118,11 @@ class Replica:
     def leads(self) -> int:
         """The term that this replica leads; 0 for none."""
         return self._primary.term if self._primary is not None else 0
+
+    @property
+    def peers(self) -> Mapping[str, Peer]:
+        """What a primary knows of the other replicas; nothing where it does not lead."""
+        return {} if self._primary is None else self._primary.peers
 
     @property
     def group(self) -> Group | None:
@@ -176,9 +182,6 @@ class Replica:
             case _:
                 self._follower.refuse(sender, message.term)
 
-    def _beat(self, sender: str, beat: messages.Beat) -> None:
-        self._follower.beat(sender, beat)
-
     def _refused(self, _: str, refused: messages.Refused) -> None:
         if refused.term > self._state.promised:
             self._follower.promise(refused.term)
@@ -233,8 +236,7 @@ class Replica:
     def _leave(self, _: events.Leave) -> None:
         """Be one whose disk is full, to the others. A primary goes on: it has to transfer."""
         if self._primary is None:
-            self._state.is_full = True
-            self._follower.filled()
+            self._store_full(events.StoreFull())
 
     def _store_freed(self, _: events.StoreFreed) -> None:
         self._state.is_full = False

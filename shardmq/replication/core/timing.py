@@ -42,5 +42,12 @@ REJOIN_KEYS_MAX: Final = 100_000
 RANGE_BYTES: Final = 1 << 20
 """About how much of the store one step of a join sends: large against a round trip, small against a pass."""
 
+REST_SHARE: Final = 2.0
+"""How long a join rests after each step where somebody publishes meanwhile, as a share of what the step took: both use
+the same processors and disks."""
+
+REST_SECONDS_MAX: Final = 1.0
+"""After a step that took long, as its follower was frozen."""
+
 HISTORY_MAX: Final = 64
 """Terms of the history in the note. A replica that was away for more joins again."""

@@ -2,7 +2,7 @@
 
 etcd 3.4 to 3.6. What depends on no socket is apart, and is tested byte by byte:
 
-url.py             Where etcd is: `etcd://user:password@h1:2379,h2:2379/prefix`.
+url.py             Where etcd is: `etcds://user:password@h1:2379,h2:2379/prefix?cacertfile=ca.pem`.
 errors.py          What can go wrong: nothing was sent, refused, nobody knows, unreadable.
 messages.py        Requests and answers of the gateway.
 answers.py         Bytes of answers read: both shapes of errors, and streams of a watch split anywhere.

@@ -286,7 +286,7 @@ class EtcdClient:
         elif failure.status == Status.PERMISSION_DENIED and self._url.user:
             advice = f"; grant {self._url.user} a role with readwrite on prefix /{self._url.prefix}/"
         elif failure.status == Status.PERMISSION_DENIED or "user name is empty" in failure.text:
-            advice = "; etcd has users: name one in its URL, as etcd://user:password@…"
+            advice = "; etcd has users: name one in its URL, as etcds://user:password@…"
         return Refused.of(failure.status, f"etcd refused a request: {failure.text}{advice}")
 
     def _fail(self, call: Call[Any], reason: str) -> None:

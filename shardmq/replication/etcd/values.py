@@ -13,16 +13,42 @@ from shardmq.replication.core.group import Group
 from shardmq.replication.etcd.errors import UnreadableValue
 
 
+class Growth(msgspec.Struct, frozen=True):
+    """What an operator asks all hosts before shards are added: whether they have what more of them need.
+
+    Attributes:
+        shards: how many there would be.
+        asked: made up for this question.
+    """
+
+    shards: int
+    asked: str
+
+
+class Readiness(msgspec.Struct, frozen=True):
+    """What a host answers to that.
+
+    Attributes:
+        asked: the question.
+        fault: what it lacks; "" for nothing.
+    """
+
+    asked: str
+    fault: str = ""
+
+
 class Broker(msgspec.Struct, frozen=True):
     """One broker on several hosts.
 
     Attributes:
         id: made up when it was created; stores of other brokers are refused.
-        shards: how many it has.
+        shards: how many it has; they become more, never fewer.
         replicas: how many hosts are to have each of them.
         version: of what created it.
         min_in_sync: of its groups: with fewer replicas in sync, publishes are refused.
         hosts: that are waited for before its groups are made; none to make them on the first host that comes.
+        shards_at_first: how many it was created with, where shards were added since; 0 where none were.
+        growth: what hosts are asked before shards are added; None where nobody asks.
     """
 
     id: str
@@ -31,6 +57,8 @@ class Broker(msgspec.Struct, frozen=True):
     version: str = ""
     min_in_sync: int = 1
     hosts: tuple[str, ...] = ()
+    shards_at_first: int = 0
+    growth: Growth | None = None
 
 
 class Host(msgspec.Struct, frozen=True):
@@ -42,6 +70,7 @@ class Host(msgspec.Struct, frozen=True):
         labels: that an operator gave it, such as its zone.
         is_draining: whether it is to have no replicas any more, until an operator says otherwise.
         is_stopping: whether it is to lead nothing, until its next start.
+        readiness: its answer to the newest question whether shards can be added; None before the first one.
     """
 
     session: str
@@ -49,6 +78,7 @@ class Host(msgspec.Struct, frozen=True):
     labels: dict[str, str] = {}
     is_draining: bool = False
     is_stopping: bool = False
+    readiness: Readiness | None = None
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -69,6 +99,28 @@ class Wish(msgspec.Struct, frozen=True):
     source: str = ""
     target: str = ""
     is_pinned: bool = False
+
+
+class Load(msgspec.Struct, frozen=True):
+    """What the primary of a group takes of the processor.
+
+    Attributes:
+        term: in which it was measured.
+        cores: on average over a minute.
+    """
+
+    term: int
+    cores: float
+
+
+class Loads(msgspec.Struct, frozen=True):
+    """What a host has measured of groups that it leads, or has led before.
+
+    Attributes:
+        groups: by name of the group.
+    """
+
+    groups: dict[str, Load] = {}
 
 
 def fault_of(value: msgspec.Struct) -> str:
@@ -119,6 +171,7 @@ BROKER: Final = Kind("broker", Broker, is_single=True)
 HOSTS: Final = Kind("hosts", Host)
 GROUPS: Final = Kind("groups", Group)
 WISHES: Final = Kind("wishes", Wish)
+LOADS: Final = Kind("loads", Loads)
 
 
 class _Mark(msgspec.Struct):

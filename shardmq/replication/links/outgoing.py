@@ -49,6 +49,11 @@ class Outgoing:
         if self._sent - self._taken > WAITING_BYTES_MAX:
             self.dialer.end(f"{self._name} has yet to read {self._sent - self._taken:,} bytes")
 
+    @property
+    def unread_bytes(self) -> int | None:
+        """How much the other replica has yet to read of what was said to it; None where the link is away."""
+        return self._sent - self._taken if self.dialer.is_open else None
+
     def flush(self) -> bool:
         """Send what was said. Returns whether there was anything."""
         self._unflushed = 0

@@ -18,7 +18,7 @@ from shardmq.replication.core.messages import Message
 from shardmq.replication.links.outgoing import Outgoing
 from shardmq.replication.links.wire import Taken, ToReplica, opened, sealed, size_of
 from shardmq.replication.store.faults import EnvelopeDamaged
-from shardmq.storage.engine import Engine
+from shardmq.storage.engine import VERSION, Engine
 
 TAKEN_BYTES: Final = 1 << 20
 """Between two times that a replica is told how much of what it says was read; the rest is told with the next tick."""
@@ -79,6 +79,7 @@ class PeerLinks:
         self._group = group
         self._engine = engine
         self._broker = broker
+        self._format = VERSION
         self._listener: Listener[ToReplica] = Listener(context, listen_address, REPLICA, self.name, ToReplica)
         self._listener.reason_against = self._reason_against
         self._listener.silence_seconds = SILENCE_SECONDS
@@ -119,6 +120,14 @@ class PeerLinks:
         outgoing = self._outgoing.get(to)
         if outgoing is not None:
             outgoing.say(sealed(message))
+
+    def unread_bytes(self, host: str) -> int | None:
+        """How much a host's replica has yet to read of what was said to it; None where the link is away.
+
+        A replica tells what it has read for each megabyte, and ten times a second.
+        """
+        outgoing = self._outgoing.get(host)
+        return None if outgoing is None else outgoing.unread_bytes
 
     def flush(self) -> bool:
         """Send what was said. Returns whether there was anything."""
@@ -180,7 +189,7 @@ class PeerLinks:
             except StartupRefused as fault:
                 self._complain(host, str(fault))
                 continue
-            dialer.call_as(self._broker, 0)
+            dialer.call_as(self._broker, self._format)
             dialer.silence_seconds = SILENCE_SECONDS
             self._outgoing[host] = Outgoing(dialer, peer, host in self._left)
             self.generation += 1
@@ -215,6 +224,11 @@ class PeerLinks:
             return f"{self.name} replicates with its group's replicas on other hosts alone"
         if hello.broker != self._broker:
             return f"{self.name} is another broker's here; give each broker its own prefix in etcd, and its own ports"
+        if hello.generation != self._format:
+            return (
+                f"{hello.name} has a store of format {hello.generation}, and {self.name} one of format {self._format}; "
+                "replicas copy rows as they are: update both hosts to the same version of shardmq"
+            )
         return ""
 
     def _name_of(self, host: str) -> str:

@@ -26,6 +26,7 @@ from shardmq.replication.core.messages import (
 )
 from shardmq.replication.core.note import Edits, History, Key
 from shardmq.replication.store.envelope import SealedEdits
+from shardmq.replication.store.faults import EnvelopeDamaged
 from shardmq.storage.engine import Engine
 
 MESSAGE_BYTES: Final = 64
@@ -111,9 +112,29 @@ def opened(message: ToReplica, engine: Engine) -> Message:
         edits = SealedEdits.opened(message.edits, engine)
         return Record(message.term, message.stream, message.index, message.released, message.clock, edits)
     if isinstance(message, (SealedRange, SealedRejoin)):
-        fields = msgspec.structs.asdict(message)
-        return _OPENED[type(message)](**fields | {"edits": SealedEdits.opened(message.edits, engine)})
+        edits = SealedEdits.opened(message.edits, engine)
+        if isinstance(message, SealedRange):
+            _check_range(message.start, message.end, edits, engine)
+        return _OPENED[type(message)](**msgspec.structs.asdict(message) | {"edits": edits})
     return message
+
+
+def _check_range(start: Key, end: Key | None, edits: SealedEdits, engine: Engine) -> None:
+    """Make sure that a range has rows alone that lie in it, in their order: what a join has copied is not written over.
+
+    Raises:
+        EnvelopeDamaged: it has others.
+    """
+    last: Key | None = None
+    for number, key, value in edits:
+        place = (number, key)
+        is_in_order = place >= start if last is None else place > last
+        if value is None or not is_in_order or (end is not None and place >= end):
+            raise EnvelopeDamaged(
+                f"a key range for {engine.file} was refused: row {key.hex()} of database {number} has no place in it; "
+                "the link begins anew, and sends it again"
+            )
+        last = place
 
 
 def size_of(message: ToReplica) -> int:

@@ -8,7 +8,7 @@ What is this replica's alone is no record.
 
 from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from shardmq.replication.store.envelope import SealedEdits
 from shardmq.replication.store.note import replicas_of
@@ -29,6 +29,9 @@ class PrimaryEngine(Engine):
     Args:
         engine: with the rows; it is started already.
         propose: of the node.
+
+    Attributes:
+        told: what its status tells of the other replicas.
     """
 
     is_replicated: ClassVar[bool] = True
@@ -40,6 +43,7 @@ class PrimaryEngine(Engine):
         self.layout = engine.layout
         self.version = engine.version
         self.space = engine.space
+        self.told: Callable[[], dict[str, Any]] = dict
         self._local = replicas_of(engine).local
 
     def start(self, applied: int | None, check: Callable[[], object]) -> None:
@@ -107,6 +111,9 @@ class PrimaryEngine(Engine):
 
     def sizes(self) -> dict[str, int]:
         return self._engine.sizes()
+
+    def replication(self) -> dict[str, Any]:
+        return self.told()
 
     def copy(self, folder: Path, bytes_per_second: int) -> StoreCopy:
         return self._engine.copy(folder, bytes_per_second)

@@ -17,13 +17,15 @@ from shardmq.replication.core import effects, events
 from shardmq.replication.core.effects import Effect
 from shardmq.replication.core.events import Event
 from shardmq.replication.core.group import Group
-from shardmq.replication.core.messages import Beat, Handover
+from shardmq.replication.core.messages import Handover
 from shardmq.replication.core.replica import Replica
 from shardmq.replication.core.timing import TRANSFER_SECONDS
-from shardmq.replication.etcd.news import ForGroup, News, Seen
+from shardmq.replication.etcd.news import ForGroup, Seen
 from shardmq.replication.etcd.values import HOSTS, WISHES
 from shardmq.replication.node.engine import PrimaryEngine
 from shardmq.replication.node.errors import NotPrimary
+from shardmq.replication.node.followers import Followers
+from shardmq.replication.node.heir import Heir
 from shardmq.replication.node.neighbours import GroupRegister, Links
 from shardmq.replication.node.news import Addresses, Wishes
 from shardmq.replication.node.store import ReplicaStore, TooMuch
@@ -40,10 +42,6 @@ TICK_SECONDS_MIN: Final = 0.02
 
 LINKS_SECONDS: Final = 0.1
 """Between two ticks of the links."""
-
-HANDOVER_SECONDS: Final = 0.2
-"""How long the owner is not told that its term ended by a transfer, so that its process does not end before the next
-primary has heard that it may begin: what a process has not sent is lost with it. It is heard sooner, most often."""
 
 LEAVE_SECONDS: Final = 0.3
 """How long a follower's process that ends waits until it is out of the in-sync set: for the primary and etcd."""
@@ -65,10 +63,11 @@ class ReplicaNode:
     Attributes:
         store: of the replica.
         engine: for the owner of the primary's store; it takes commits while `takes_proposals`.
+        followers: how far the others are behind, while it leads.
         on_leading: called with the term, once it leads; what was before it is on disk.
         on_deposed: called with the term that has ended; the owner must end, and answer nothing any more.
-        on_released: called with an index up to which all is on the disks of the in-sync set.
-        on_news: called with what the register tells that is not this node's.
+        on_handing_over: called before a transfer begins, while the owner may still commit.
+        on_resigning: called while a transfer is under way and what was released may still be answered: soon it may not.
     """
 
     def __init__(
@@ -84,14 +83,15 @@ class ReplicaNode:
         self.name = group
         self.on_leading: Callable[[int], object] | None = None
         self.on_deposed: Callable[[int], object] | None = None
-        self.on_released: Callable[[int], object] | None = None
-        self.on_news: Callable[[News], object] | None = None
+        self.on_handing_over: Callable[[], object] | None = None
+        self.on_resigning: Callable[[], object] | None = None
         self.store = store
         self._links = links
         self._register = register
         self._clock = clock
         self.engine = PrimaryEngine(store.engine, self._propose)
         self._core = Replica(host, store.stored(), clock(), time.time_ns(), time.time())
+        self.followers = Followers(self._core, links, store.engine)
         self._addresses = Addresses(group)
         self._wishes = Wishes(group, host)
         self._peers: dict[str, str] = {}
@@ -102,7 +102,8 @@ class ReplicaNode:
         self._is_rejected = ""
         self._leaves_by = float("inf")
         self._is_leaving = False
-        self._heir: tuple[str, Handover, float] | None = None
+        self._transfer: events.Transfer | None = None
+        self._heir = Heir(clock)
         self._ticked_at = self._links_at = self._room_at = float("-inf")
         self._carry = cast("dict[type, Callable[[Any], None]]", self._carriers())
         register.watch_group(group)
@@ -121,7 +122,7 @@ class ReplicaNode:
             effects.Deposed: self._call_later,
             effects.Accepted: lambda _: None,
             effects.Rejected: self._rejected,
-            effects.Released: self._calls.append,
+            effects.Released: lambda _: None,
             effects.Transferred: self._tell,
             effects.UncleanElection: self._tell,
             effects.CommandRefused: self._tell,
@@ -183,7 +184,7 @@ class ReplicaNode:
 
     def wait_seconds(self) -> float:
         """How long the owner's loop may wait for what comes."""
-        if self._links.more or (self._calls and self._heir is None and not self._is_leaving):
+        if self._links.more or (self._calls and not (self._heir.is_awaited or self._is_leaving)):
             return 0.0
         now = self._clock()
         links = self._links_at + LINKS_SECONDS - time.monotonic()
@@ -202,21 +203,18 @@ class ReplicaNode:
         """
         for event in self._links.receive():
             self._step(event)
-            if self._heir is not None and isinstance(event, events.Received):
-                self._heard(event)
+            self._heir.hear(event)
         self._tick_links()
         self._hear_register()
         if now >= self._tick_due():
-            self._ticked_at = now
-            self._step(events.Tick())
-            wish = self._wishes.due(now, self._core.group, self._core.leads)
-            if wish is not None:
-                self._step(wish)
+            self._tick(now)
         self._settle()
         self._links.flush()
         if not self._core.leads:
             self._rest(now)
         self._call_owner()
+        if self._transfer is not None:
+            self._hand_over()
 
     def leave(self) -> None:
         """Begin to end the process: have another replica lead, and nobody wait for this one any more."""
@@ -244,6 +242,29 @@ class ReplicaNode:
         self._register.close()
         self.store.close()
 
+    def _tick(self, now: float) -> None:
+        self._ticked_at = now
+        if self.on_resigning is not None and self._core.leads and not self.takes_proposals:
+            self.on_resigning()
+        self._step(events.Tick())
+        self.followers.note(now)
+        wish = self._wishes.due(now, self._core.group, self._core.leads)
+        if isinstance(wish, events.Transfer):
+            self._transfer = wish  # when the owner may commit, which has more to say
+        elif wish is not None:
+            self._step(wish)
+
+    def _hand_over(self) -> None:
+        """Begin a transfer, behind the last of the owner's work."""
+        wish, self._transfer = self._transfer, None
+        if wish is None or not self.takes_proposals:
+            return  # the replica was deposed in the same turn
+        if self.on_handing_over is not None:
+            self.on_handing_over()
+        self._step(wish)
+        self._settle()
+        self._links.flush()
+
     def _tick_due(self) -> float:
         return max(self._ticked_at + TICK_SECONDS_MIN, min(self._core.wake, self._ticked_at + TICK_SECONDS))
 
@@ -262,8 +283,6 @@ class ReplicaNode:
                 self._addresses.seen(news.entries)
             elif isinstance(news, Seen) and news.kind is WISHES:
                 self._wishes.seen(news.entries)
-            elif self.on_news is not None:
-                self.on_news(news)
         self._find_peers()
 
     def _find_peers(self) -> None:
@@ -307,22 +326,17 @@ class ReplicaNode:
 
     def _call_owner(self) -> None:
         """Tell the owner what has come of the turn; it may commit meanwhile."""
-        if self._heir is not None and self._clock() < self._heir[2]:
+        if self._heir.is_awaited:
             return
         if self._is_leaving and not self.has_left:
             return
         calls = self._calls.copy()
         self._calls.clear()
-        released = 0
         for call in calls:
-            if isinstance(call, effects.Released):
-                released = call.index
-            elif isinstance(call, effects.Deposed) and self.on_deposed is not None:
+            if isinstance(call, effects.Deposed) and self.on_deposed is not None:
                 self.on_deposed(call.term)
             elif isinstance(call, effects.Leading) and call.term == self._core.leads and self.on_leading is not None:
                 self.on_leading(call.term)
-        if released and self.on_released is not None:
-            self.on_released(released)
 
     # What the core asks
 
@@ -348,15 +362,8 @@ class ReplicaNode:
 
     def _send(self, effect: effects.Send) -> None:
         if isinstance(effect.message, Handover):
-            self._heir = effect.to, effect.message, self._clock() + HANDOVER_SECONDS
+            self._heir.tell(effect.to, effect.message)
         self._links.send(effect.to, effect.message)
-
-    def _heard(self, event: events.Received) -> None:
-        """The next primary is there, and need not be told any more."""
-        assert self._heir is not None
-        name, handover, _ = self._heir
-        if event.sender == name and isinstance(event.message, Beat) and event.message.term >= handover.term:
-            self._heir = None
 
     def _rejected(self, effect: effects.Rejected) -> None:
         self._is_rejected = effect.reason
@@ -364,7 +371,6 @@ class ReplicaNode:
     def _call_later(self, effect: Effect) -> None:
         self._tell(effect)
         self._calls.append(effect)
-
         if isinstance(effect, effects.Deposed) and self._leaves_by != float("inf"):
             self._is_leaving = True
             self._leaves_by = self._clock() + LEAVE_SECONDS

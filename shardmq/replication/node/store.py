@@ -180,8 +180,11 @@ class ReplicaStore:
         """
         return SealedEdits.sealed(self._bounded(map(self._row, keys)))
 
-    def read_range(self, start: Key, bytes_max: int) -> tuple[SealedEdits, Key | None]:
-        """Read the rows from a key on, about so many bytes; returns them, and the first key behind them.
+    def read_range(self, start: Key, bytes_max: int) -> tuple[SealedEdits, Key | None, int]:
+        """Read the rows from a key on, about so many bytes.
+
+        Returns:
+            The rows, the first key behind them, and how many bytes they have.
 
         Raises:
             RowDamaged: a row is not what was written: it is not sent, and the join cannot go on.
@@ -200,7 +203,7 @@ class ReplicaStore:
                     yield number, key, checked_value(self.engine, number, key, stored)
 
         edits = SealedEdits.sealed(rows())
-        return edits, end
+        return edits, end, len(edits.data)
 
     def _row(self, place: Key) -> Edit:
         number, key = place

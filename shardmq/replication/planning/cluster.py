@@ -1,17 +1,21 @@
 """What etcd says of a broker: hosts, groups, wishes, and sums over them."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from shardmq.replication.core.group import Group
-from shardmq.replication.etcd.values import Broker, Host, Wish
+from shardmq.replication.etcd.values import Broker, Host, Load, Loads, Wish
 
 COORDINATOR: Final = "coordinator"
 """The name of the coordinator's group."""
 
 NO_WISH: Final = Wish()
+
+IDLE_CORES: Final = 0.05
+"""What a primary counts for that has nothing to do, and the unit in which loads are compared: less is noise."""
 
 
 def shard_group(index: int) -> str:
@@ -33,12 +37,14 @@ class Cluster:
         hosts: that have come, by name.
         groups: that there are, by name.
         wishes: by name of the group.
+        measured: what each host has measured, by its name.
     """
 
     broker: Broker
     hosts: Mapping[str, Host]
     groups: Mapping[str, Group] = field(default_factory=dict)
     wishes: Mapping[str, Wish] = field(default_factory=dict)
+    measured: Mapping[str, Loads] = field(default_factory=dict)
 
     @property
     def usable(self) -> list[str]:
@@ -68,6 +74,32 @@ class Cluster:
         """How many groups each host leads, or is to lead by an open wish; every host is in it."""
         return self._counted([self.leader(name) for name in self.groups])
 
+    def cores(self, name: str) -> float | None:
+        """What a group's primary took of the processor when that was measured last; None where it never was."""
+        load = self._load(name)
+        return None if load is None else load.cores
+
+    def weight(self, name: str) -> int:
+        """What a group counts for on the host that leads it, in units of IDLE_CORES: 1 and its load."""
+        return 1 + math.floor((self.cores(name) or 0.0) / IDLE_CORES)
+
+    def weights(self) -> Counter[str]:
+        """What the groups that each host leads, or is to lead by an open wish, count for; every host is in it."""
+        weights = self._counted([])
+        for name in self.groups:
+            weights[self.leader(name)] += self.weight(name)
+        return weights
+
+    def is_fresh(self, name: str) -> bool:
+        """Whether a group that has much to do was not measured yet since its last election."""
+        load = self._load(name)
+        return load is not None and load.term < self.groups[name].term and self.weight(name) > 1
+
+    def _load(self, name: str) -> Load | None:
+        """What was measured of a group last, by whoever led it then."""
+        found = [host.groups[name] for host in self.measured.values() if name in host.groups]
+        return max(found, key=lambda load: load.term, default=None)
+
     def joins(self) -> Counter[str]:
         """How many replicas of each host are not in sync; every host is in it."""
         return self._counted([name for group in self.groups.values() for name in {*group.replicas} - {*group.in_sync}])
@@ -89,10 +121,14 @@ class Cluster:
         wish = self.wishes.get(name, NO_WISH)
         return wish.is_pinned and wish.primary == self.groups[name].primary
 
+    def is_draining(self, host: str) -> bool:
+        """Whether a host is to have no replicas; one that was not heard of yet may have them."""
+        return host in self.hosts and self.hosts[host].is_draining
+
     def leaving(self, name: str) -> set[str]:
         """Replicas of a group that are to go: their hosts drain, or a move takes them away."""
         group = self.groups[name]
-        gone = {replica for replica in group.replicas if replica in self.hosts and self.hosts[replica].is_draining}
+        gone = {replica for replica in group.replicas if self.is_draining(replica)}
         if self.is_moving(name):
             gone.add(self.wishes[name].source)
         return gone

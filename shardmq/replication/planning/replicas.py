@@ -23,16 +23,15 @@ def new_groups(cluster: Cluster, new_incarnation: Callable[[], str]) -> list[Ste
     """Make the groups that are missing, once the hosts have come that they are to be spread over.
 
     One replica is in sync from the beginning, and so the first primary; the others join it. A group that nobody ever
-    led, and whose first primary drains, is made once more.
+    led, and whose first primary drains, is made once more; not for a move, which that primary would carry out.
     """
     hosts = cluster.able_to_lead
-    if not hosts or not {*cluster.broker.hosts} <= {*cluster.hosts}:
+    is_new = not cluster.groups  # of hosts that it was spread over then, some may have been removed since
+    if not hosts or (is_new and not {*cluster.broker.hosts} <= {*cluster.hosts}):
         return []
     steps: list[Step] = []
     groups = {
-        name: group
-        for name, group in cluster.groups.items()
-        if group.term or group.in_sync[0] not in cluster.leaving(name)
+        name: group for name, group in cluster.groups.items() if group.term or not cluster.is_draining(group.in_sync[0])
     }
     for name in group_names(cluster.broker):
         if name in groups:

@@ -11,30 +11,6 @@ class EnvelopeDamaged(ReplicationRefused):
     code = ReplyCode.FRAME_ERROR
 
 
-class TermRefused(ReplicationRefused):
-    """A term is older than one that was promised: its primary is deposed.
-
-    Attributes:
-        term: that was refused.
-        promised: the term that is to be exceeded, or equalled.
-    """
-
-    code = ReplyCode.NOT_ALLOWED
-
-    def __init__(self, file: Path, term: int, promised: int) -> None:
-        super().__init__(
-            f"{file} promised term {promised}, and takes nothing of term {term}; its primary must step down"
-        )
-        self.term = term
-        self.promised = promised
-
-
-class OutOfOrder(ReplicationRefused):
-    """What was sent does not follow what is there; the replica has to rejoin."""
-
-    code = ReplyCode.PRECONDITION_FAILED
-
-
 class ReplicaFull(ReplicationRefused):
     """The disk under a replica has no room for what was sent. Nothing of it was written."""
 

@@ -2,8 +2,8 @@
 
     notes       "note"      msgpack [Note, clock]
 
-A store without a note is one of a broker on one machine. It can be adopted, which makes it the first replica of a
-group; a store with a note belongs to a group for good, and is not opened without it.
+A store without a note is one of a broker on one machine; an empty one becomes a newcomer's. A store with a note belongs
+to a group for good, and is not opened without it.
 """
 
 from pathlib import Path
@@ -66,11 +66,6 @@ def read_note(engine: Engine) -> NoteRow | None:
         return decode_note(content)
     except msgspec.DecodeError as fault:
         raise damaged(engine, f"the note of how far this replica is cannot be read: {fault}") from fault
-
-
-def adopt(engine: Engine, note: Note, clock: float = 0.0) -> None:
-    """Write the first note of a store, whose redo log is open. It is in the databases when this returns."""
-    engine.apply([note_edit(engine, note, clock)])
 
 
 def refuse_replica(engine: Engine) -> None:

@@ -97,10 +97,6 @@ class TouchedKeys:
             self._free.append(slot)
         return edits
 
-    def covers(self, index: int) -> bool:
-        """Whether the keys of every record above an index are known."""
-        return index >= self.floor
-
     def above(self, index: int) -> list[Touched]:
         """Return what the records above an index touched, in their order.
 

@@ -7,7 +7,7 @@ from shardmq.replication.etcd.url import Endpoint, parse
 
 
 def test_a_url_names_members_a_user_and_a_prefix() -> None:
-    url = parse("etcd://me:p%40ss@a:2379,b:2380,[::1]/prod/mq")
+    url = parse("etcd://me:p%40ss@a:2379,b:2380,[::1]/prod/mq?insecure=true")
     assert url.endpoints == (Endpoint("a", 2379), Endpoint("b", 2380), Endpoint("::1", 2379))
     assert (url.user, url.password, url.prefix, url.is_tls) == ("me", "p@ss", "prod/mq", False)
 
@@ -22,6 +22,11 @@ def test_a_url_with_tls_names_files() -> None:
     assert (url.is_tls, url.authorities, url.certificate, url.key) == (True, "/c/a.pem", "me.pem", "me.key")
 
 
+def test_members_on_this_machine_need_no_tls_and_others_need_a_word() -> None:
+    for url in ("etcd://127.0.0.1", "etcd://127.77.3.1,localhost,[::1]:2380/p", "etcd://10.0.0.11/p?insecure=true"):
+        assert not parse(url).is_tls
+
+
 @pytest.mark.parametrize(
     ("url", "said"),
     [
@@ -34,6 +39,10 @@ def test_a_url_with_tls_names_files() -> None:
         ("etcd://a/b#c", "the prefix in the URL"),
         ("etcd://a?cacertfile=x", "is for TLS"),
         ("etcds://a?keyfile=x", "no certfile"),
+        ("etcd://127.0.0.1,10.0.0.11/p", "etcd:// is not encrypted, and 10.0.0.11:2379 is not on this machine"),
+        ("etcd://me:p@etcd-1/p", "write etcds:// with ?cacertfile=…, or end the URL with ?insecure=true"),
+        ("etcd://10.0.0.11/p?insecure=yes", "'insecure=yes' means nothing there"),
+        ("etcds://10.0.0.11/p?insecure=true", "insecure=true is for etcd://, and this is etcds://"),
         ("etcds://a?colour=x", "'colour=x' means nothing there"),
     ],
 )

@@ -22,7 +22,8 @@ def test_values_are_read_as_they_were_written() -> None:
 def test_people_can_read_them_and_newer_versions_may_add_to_them() -> None:
     written = encode(Host("1a2b"), "s-1")
     assert written == (
-        b'{"session": "1a2b", "addresses": {}, "labels": {}, "is_draining": false, "is_stopping": false, "swap": "s-1"}'
+        b'{"session": "1a2b", "addresses": {}, "labels": {}, "is_draining": false, "is_stopping": false, '
+        b'"readiness": null, "swap": "s-1"}'
     )
     later = msgspec.json.encode({**msgspec.json.decode(written), "rack": 7})
     assert decode(HOSTS, "/p/hosts/a", later) == (Host("1a2b"), "s-1")

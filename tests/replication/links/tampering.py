@@ -52,7 +52,11 @@ class TamperingProxy:
                     return
                 if key.fileobj is self._listener:
                     caller, _ = self._listener.accept()
-                    listener = socket.create_connection(("127.0.0.1", self._target))
+                    try:
+                        listener = socket.create_connection(("127.0.0.1", self._target))
+                    except OSError:  # who is called is gone
+                        caller.close()
+                        continue
                     self._selector.register(caller, selectors.EVENT_READ, (listener, True))
                     self._selector.register(listener, selectors.EVENT_READ, (caller, False))
                 elif key.fileobj in self._selector.get_map():

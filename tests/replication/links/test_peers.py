@@ -4,9 +4,11 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+from shardmq.bus import dialer
 from shardmq.bus.curve import ALLOWED, REPLICA, SHARD, CurveKeys, create_pair, process_name
 from shardmq.bus.dialer import Dialer
 from shardmq.bus.listener import Listener
@@ -194,7 +196,7 @@ def test_edits_damaged_on_the_way_are_lost_and_not_taken(replicas: Group, caplog
         replicas.until(lambda: a.lost and b.lost)
         assert proxy.count == 1
         assert indexes(b.heard) == [2]
-        assert re.search(r"a\.shard-0: .* its checksum is not that of its bytes", caplog.text)
+        assert re.search(r"a\.shard-0: .* their checksum is not that of their bytes", caplog.text)
         proxy.swaps.clear()
         replicas.say("a", "b", record(3, b"precious"))
         assert indexes(b.heard)[:2] == [2, 3]
@@ -339,3 +341,32 @@ def test_a_process_listens_for_replicas_beside_its_own_callers(keys: Path, repli
     callers.close()
     gateway.close()
     own.term()
+
+
+@pytest.mark.parametrize(
+    ("where", "newer", "said"),
+    [
+        (peers, "VERSION", r"b\.shard-0 has a store of format {newer}, and a\.shard-0 one of format {older}; "),
+        (dialer, "BUS_PROTOCOL", r"b\.shard-0 speaks bus protocol {newer}, and a\.shard-0 {older}; "),
+    ],
+)
+def test_hosts_of_two_versions_do_not_copy_from_one_another_and_say_why(
+    replicas: Group,
+    where: ModuleType,
+    newer: str,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    replicas.add("a")
+    replicas.add("c")
+    replicas.introduce()
+    older = getattr(where, newer)
+    replicas.until(lambda: "c" in replicas.replicas["a"].links.connected)
+    monkeypatch.setattr(where, newer, older + 1)
+    replicas.add("b")
+    replicas.introduce()
+    text = said.format(newer=older + 1, older=older)
+    replicas.until(lambda: re.search(text + ".*update both.* to the same version of shardmq", caplog.text))
+    assert replicas.replicas["b"].links.connected == []
+    replicas.say("a", "c", beat(1.0))

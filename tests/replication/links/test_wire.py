@@ -49,7 +49,13 @@ def through(message: Message) -> Message:
 @given(st.data())
 def test_every_message_comes_as_it_was_sent(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(KINDS))
-    message = kind(*(data.draw(FIELDS.get(name, NUMBERS)) for name in kind.__struct_fields__))
+    fields = {name: data.draw(FIELDS.get(name, NUMBERS)) for name in kind.__struct_fields__}
+    if kind is Range:
+        rows = {(number, key): value or b"" for number, key, value in fields["edits"]}
+        start, end = fields["start"], fields["end"]
+        places = sorted(place for place in rows if place >= start and (end is None or place < end))
+        fields["edits"] = tuple((*place, rows[place]) for place in places)
+    message = kind(**fields)
     assert through(message) == message
 
 
@@ -72,3 +78,13 @@ def test_edits_that_are_not_for_this_store_are_refused() -> None:
         came = sealed(Record(1, 2, 3, 4, 0.5, SealedEdits.sealed([edit])))
         with pytest.raises(EnvelopeDamaged, match="the link begins anew"):
             opened(came, ENGINE)
+
+
+def test_a_range_has_no_row_outside_of_it_none_twice_and_deletes_none() -> None:
+    start, end = (STATE, b"b"), (STATE, b"d")
+    for keys in ([b"a"], [b"d"], [b"c", b"b"], [b"c", b"c"]):
+        with pytest.raises(EnvelopeDamaged, match="has no place in it; the link begins anew"):
+            through(Range(1, 2, start, end, tuple((STATE, key, b"") for key in keys)))
+    with pytest.raises(EnvelopeDamaged, match="has no place in it"):
+        through(Range(1, 2, start, end, ((STATE, b"c", None),)))
+    through(Range(1, 2, start, end, ((STATE, b"b", b""), (STATE, b"c", b""))))

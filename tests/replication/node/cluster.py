@@ -15,11 +15,11 @@ from shardmq.replication.core.group import Group
 from shardmq.replication.core.note import Note
 from shardmq.replication.node.node import ReplicaNode
 from shardmq.replication.node.store import ReplicaStore
-from shardmq.replication.store.digest import digest_of
 from shardmq.replication.store.key_range import checked_value, shared_rows
 from shardmq.shards.storage.schema import LAYOUT
 from shardmq.storage.engine import Edit
 from shardmq.storage.lmdb_engine import LmdbEngine
+from tests.replication.digest import digest_of
 from tests.replication.node.network import MemoryLinks, Network
 from tests.replication.node.register import Etcd, MemoryRegister
 from tests.replication.store.stores import Traffic, size_of
@@ -69,6 +69,7 @@ class Process:
         self.node = ReplicaNode(host, "shard-0", store, self.links, self.register, cluster.clock)
         self.node.on_leading = self._leading
         self.node.on_deposed = self._deposed
+        self.node.on_resigning = self.answer
         self.traffic = Traffic(cluster.dice.randrange(1 << 30), cluster.bytes_max)
         self.is_over = False
         self.frozen_until = 0.0
@@ -81,6 +82,7 @@ class Process:
 
     def _deposed(self, _: int) -> None:
         self.is_over = True
+        self.cluster.dropped += [index for _, index, _ in self.waiting if index <= self.node.released]
         self.waiting.clear()
 
     def serve(self) -> None:
@@ -96,6 +98,11 @@ class Process:
             cluster.written.setdefault((term, node.index + 1), kept)
             node.engine.apply(iter(edits), size_of(edits))
             self.waiting.append((term, node.index, kept))
+        self.answer()
+
+    def answer(self) -> None:
+        """Answer what may be answered."""
+        cluster, node = self.cluster, self.node
         while self.waiting and self.waiting[0][1] <= node.released and node.may_answer(cluster.clock()):
             term, index, _ = self.waiting.popleft()
             cluster.answered.append((term, index))
@@ -112,6 +119,7 @@ class Cluster:
         bytes_max: of a message, in processes that are started from now on.
         written: edits of each record, by term and index.
         answered: terms and indexes that a client was answered.
+        dropped: indexes that were released, and not answered when a term ended.
         terms: who led.
     """
 
@@ -132,6 +140,7 @@ class Cluster:
         self.written: dict[tuple[int, int], list[Edit]] = {}
         self.answered: list[tuple[int, int]] = []
         self.answered_at = self.now
+        self.dropped: list[int] = []
         self.terms: list[tuple[int, str]] = []
         self.processes: dict[str, Process] = {}
         for host in hosts:
@@ -147,6 +156,8 @@ class Cluster:
             except Killed:
                 self.restore(host)
             else:
+                if self.note(host).is_complete:
+                    self._check_rows(host)
                 return
 
     def save(self, host: str) -> None:
@@ -247,31 +258,39 @@ class Cluster:
     def check(self) -> None:
         """All replicas hold what the records of their history say; what was answered is among them."""
         group = self.etcd.group
-        digests = {str(digest_of(self.processes[host].engine)) for host in group.replicas}
-        assert len(digests) == 1, {host: digest_of(self.processes[host].engine) for host in group.replicas}
-        note = self.note(group.primary)
+        digests = {host: digest_of(self.processes[host].engine) for host in group.replicas}
+        assert len(set(digests.values())) == 1, digests
+        term_of = self._terms(group.primary)
+        lost = [(term, index) for term, index in self.answered if term_of.get(index) != term]
+        assert not lost, f"{len(lost)} records were answered, and are lost, such as {lost[:5]}"
+        self._check_rows(group.primary)
+
+    def _terms(self, host: str) -> dict[int, int]:
+        """The terms of a replica's records, by index."""
+        note = self.note(host)
         ends = [first - 1 for _, first in note.history[1:]] + [note.index]
-        term_of = {
+        return {
             index: term
             for (term, first), end in zip(note.history, ends, strict=True)
             for index in range(first, end + 1)
         }
-        lost = [(term, index) for term, index in self.answered if term_of.get(index) != term]
-        assert not lost, f"{len(lost)} records were answered, and are lost, such as {lost[:5]}"
+
+    def _check_rows(self, host: str) -> None:
+        """A replica holds what the records of its note say."""
         rows: dict[tuple[int, bytes], bytes] = {}
-        for index in range(1, note.index + 1):
-            for number, key, value in self.written.get((term_of[index], index), ()):
+        for place in sorted(self._terms(host).items()):
+            for number, key, value in self.written.get(place[::-1], ()):
                 if number in SPILLED_OUT:
                     continue
                 if value is None:
                     rows.pop((number, key), None)
                 else:
                     rows[number, key] = bytes(value)
-        assert self.rows(group.primary) == rows
+        assert self.rows(host) == rows
 
     def rows(self, host: str) -> dict[tuple[int, bytes], bytes]:
         engine = self.processes[host].engine
-        with closing(shared_rows(engine, (0, b""))) as found:
+        with closing(shared_rows(engine)) as found:
             return {(number, key): bytes(checked_value(engine, number, key, value)) for number, key, value in found}
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from shardmq.bus.transport.transport import Dealer, Router
 from shardmq.replication.core.events import LinkLost, Received
 from shardmq.replication.core.messages import Message
-from shardmq.replication.links.wire import ToReplica, opened, sealed
+from shardmq.replication.links.wire import ToReplica, opened, sealed, size_of
 from shardmq.storage.engine import Engine
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -92,6 +92,10 @@ class MemoryLinks:
     def send(self, to: str, message: Message) -> None:
         if to in self._peers:
             self._unflushed.append((to, message))
+
+    def unread_bytes(self, host: str) -> int | None:
+        waiting = [size_of(sealed(message)) for to, message in self._unflushed if to == host]
+        return sum(waiting) if host in self._peers else None
 
     def flush(self) -> bool:
         for to, message in self._unflushed:

@@ -4,13 +4,14 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from shardmq.replication.core.note import BEGINNING
 from shardmq.replication.etcd.values import Wish
 from shardmq.replication.node import store
-from shardmq.shards.storage.schema import INDEX, LAYOUT, PLACE, SEGMENTS
+from shardmq.shards.storage.schema import INDEX, LAYOUT, PLACE, SEGMENTS, SPILLED, STATE
 from shardmq.storage.checksums import sealed_row
 from shardmq.storage.engine import Edit
 from tests.replication.node.cluster import Cluster
@@ -93,16 +94,32 @@ def until(cluster: Cluster, holds: Callable[[], object], seconds: float = 10.0) 
     return cluster.now - began
 
 
+def follower(cluster: Cluster, host: str) -> dict[str, Any]:
+    """What the primary says of a follower."""
+    (found,) = [row for row in cluster.primary().node.followers.rows(cluster.now) if row["host"] == host]
+    return found
+
+
 def test_a_follower_that_is_frozen_briefly_stays_and_one_for_good_stalls_nobody_for_long(cluster: Cluster) -> None:
     cluster.freeze("b", 0.5)
     cluster.run(2)
     assert len(cluster.etcd.group.in_sync) == 3
+    assert follower(cluster, "b")["state"] == "in sync"
+    assert follower(cluster, "b")["seconds"] == 0
     cluster.freeze("b", 30)
     cluster.run(0.3)
+    behind = follower(cluster, "b")
+    assert (behind["state"], behind["seconds"]) in (("in sync", 0.1), ("in sync", 0.2), ("in sync", 0.3))
+    assert behind["records"] > 5
     stalled = cluster.answered_at
     until(cluster, lambda: cluster.answered_at > stalled)
     assert cluster.answered_at - stalled < 1.5
     assert cluster.etcd.group.in_sync == ("a", "c")
+    more = follower(cluster, "b")
+    assert more["state"] == "away"
+    assert more["records"] > behind["records"]
+    assert more["seconds"] > 0.7
+    assert more["silent_seconds"] >= 1
     cluster.processes["b"].frozen_until = 0.0
     until(cluster, lambda: len(cluster.etcd.group.in_sync) == 3)
     assert cluster.terms == [(1, "a")]
@@ -143,13 +160,21 @@ def test_an_empty_store_joins_under_load_and_goes_on_where_it_was_after_a_restar
     until(cluster, lambda: "c" not in cluster.etcd.group.in_sync)
     shutil.rmtree(cluster.folder / "c")
     cluster.start("c")
-    until(cluster, lambda: (cluster.note("c").copied or BEGINNING) > (SEGMENTS, PLACE.pack(7, 0)))
+    percents = []
+    while (cluster.note("c").copied or BEGINNING) <= (SEGMENTS, PLACE.pack(7, 0)):
+        cluster.run(0.01)
+        percents.append(follower(cluster, "c")["joined_percent"] or 0)
+    assert 0 < percents[-1] < 60
+    assert percents == sorted(percents)
     copied = cluster.note("c").copied
     cluster.kill("c")
     cluster.start("c")
     assert cluster.note("c").copied == copied
     carried = cluster.network.bytes
     began = cluster.now
+    joins = {"state": "joining", "joined_percent": None}  # it went on from a join of before
+    until(cluster, lambda: follower(cluster, "c").items() >= joins.items())
+    assert not cluster.note("c").is_complete
     until(cluster, lambda: cluster.note("c").is_complete)
     assert cluster.network.bytes - carried < 7_000_000
     assert cluster.now - began < 5
@@ -186,6 +211,22 @@ def test_a_transfer_as_wished_loses_nothing_and_takes_a_moment(cluster: Cluster)
     cluster.kill("b")
     cluster.run(3)
     assert cluster.etcd.group.primary == "c"
+    cluster.settle()
+    cluster.check()
+
+
+def test_what_is_released_in_the_turn_that_hands_over_is_answered_before(cluster: Cluster) -> None:
+    cluster.rate = 1.0
+    for term, (host, heir) in enumerate((("a", "b"), ("b", "c"), ("c", "a")), 1):
+        cluster.etcd.want(Wish(term, heir))
+        node = cluster.processes[host].node
+        until(cluster, lambda node=node: not node.takes_proposals)  # type: ignore[misc]
+        assert cluster.processes[host].waiting
+        cluster.freeze(host, 0.1)
+        until(cluster, lambda new=(term + 1, heir): new in cluster.terms)  # type: ignore[misc]
+        led = cluster.now
+        until(cluster, lambda led=led: cluster.answered_at > led)  # type: ignore[misc]
+    assert not cluster.dropped
     cluster.settle()
     cluster.check()
 
@@ -228,23 +269,64 @@ def test_a_tail_that_is_too_much_for_one_message_is_a_join(cluster: Cluster, mon
     cluster.check()
 
 
+@pytest.mark.parametrize("is_wiped", [True, False], ids=["a join", "a rejoin"])
 def test_a_damaged_row_is_sent_to_nobody_and_the_others_go_on(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, is_wiped: bool
 ) -> None:
+    if is_wiped:
+        cluster.wipe("c")
+    else:
+        cluster.kill("c")
+    until(cluster, lambda: "c" not in cluster.etcd.group.in_sync)
     process = cluster.processes["a"]
     key = PLACE.pack(7, 1)
     process.node.engine.apply([(SEGMENTS, key, sealed_row(SEGMENTS, key, bytes(9000))), (INDEX, key, b"i")])
     process.engine.sync()
     with process.engine.environment.env.begin(write=True) as transaction:
         transaction.put(key, bytes(9008), db=process.engine.environment.dbs[LAYOUT.databases[SEGMENTS]])
-    cluster.wipe("c")
-    until(cluster, lambda: "c" not in cluster.etcd.group.in_sync)
     cluster.start("c")
     before = cluster.answered_at
     cluster.run(3)
     assert cluster.answered_at > before + 2
     assert cluster.etcd.group.in_sync == ("a", "b")
+    assert cluster.note("c").is_complete is not is_wiped
     assert "another replica cannot be brought up to date" in caplog.text
+    assert cluster.processes["c"].engine.get(SEGMENTS, key) is None
+
+
+def test_edits_that_are_not_shared_make_no_record_and_stay_here(cluster: Cluster) -> None:
+    cluster.is_busy = False
+    node = cluster.primary().node
+    index = node.index
+    node.engine.apply([], 0)
+    node.engine.apply([(SPILLED, b"k", b"v"), (SPILLED, b"other", b"v")], 9)
+    assert node.index == index
+    cluster.written[1, index + 1] = [(STATE, b"k", b"v")]
+    node.engine.apply([(SPILLED, b"k", None), (STATE, b"k", b"v")], 9)
+    assert node.index == index + 1
+    cluster.settle()
+    cluster.check()
+    found = [[process.engine.get(SPILLED, key) for key in (b"k", b"other")] for process in cluster.processes.values()]
+    assert [[value is not None for value in values] for values in found] == [[False, True], [False] * 2, [False] * 2]
+
+
+def test_a_large_commit_goes_once_to_each_and_its_body_may_change_while_it_is_taken(cluster: Cluster) -> None:
+    cluster.is_busy = False
+    cluster.run(0.5)
+    value, carried = bytearray(2 << 20), cluster.network.bytes
+    node = cluster.primary().node
+
+    def edits() -> Iterator[Edit]:
+        for number in range(3):
+            value[:2] = b"%02d" % number
+            yield STATE, b"%d" % number, value
+
+    bodies = [b"%02d" % number + bytes(len(value) - 2) for number in range(3)]
+    cluster.written[1, node.index + 1] = [(STATE, b"%d" % number, body) for number, body in enumerate(bodies)]
+    node.engine.apply(edits(), 3 * len(value))
+    cluster.settle()
+    assert cluster.network.bytes - carried < 2 * 3 * len(value) + 100_000
+    cluster.check()
 
 
 def test_with_too_few_in_sync_nothing_new_is_taken_in(folder: Path) -> None:

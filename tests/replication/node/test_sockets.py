@@ -16,10 +16,10 @@ from shardmq.replication.etcd.values import GROUPS, WISHES, Host, Wish
 from shardmq.replication.links.peers import PeerLinks
 from shardmq.replication.node.node import ReplicaNode
 from shardmq.replication.node.store import ReplicaStore
-from shardmq.replication.store.digest import digest_of
 from shardmq.runtime.clock import boottime
 from shardmq.shards.storage.schema import LAYOUT
 from tests.hosts.members import Etcd
+from tests.replication.digest import digest_of
 from tests.replication.links.replicas import free_address
 from tests.replication.store.stores import Traffic, room, size_of
 
@@ -138,5 +138,5 @@ def test_a_group_forms_fails_over_and_hands_over_as_wished(hosts: Hosts) -> None
     hosts.register.create(WISHES, GROUP, Wish(group.term, "a"))
     hosts.until(lambda: hosts.leaders == ["a"])
     hosts.until(hosts.is_whole, is_busy=False)
-    assert len({str(digest_of(running.store.engine)) for running in hosts.running.values()}) == 1
+    assert len({digest_of(running.store.engine) for running in hosts.running.values()}) == 1
     assert hosts.running["a"].node.group_clock() == pytest.approx(time.time(), abs=5)

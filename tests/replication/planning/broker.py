@@ -5,7 +5,7 @@ import itertools
 import msgspec
 
 from shardmq.replication.core.group import Group
-from shardmq.replication.etcd.values import Broker, Host, Wish
+from shardmq.replication.etcd.values import Broker, Host, Load, Loads, Wish
 from shardmq.replication.planning.cluster import NO_WISH, Cluster, group_names
 from shardmq.replication.planning.plan import plan
 from shardmq.replication.planning.steps import GroupStep
@@ -16,6 +16,7 @@ class Model:
 
     Attributes:
         away: hosts that were killed, and not started since.
+        cores: what primaries take of the processor, by group.
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -24,11 +25,14 @@ class Model:
         self.groups: dict[str, Group] = {}
         self.wishes: dict[str, Wish] = {}
         self.away: set[str] = set()
+        self.cores: dict[str, float] = {}
         self._ids = map(str, itertools.count(1))
 
     @property
     def cluster(self) -> Cluster:
-        return Cluster(self.broker, dict(self.hosts), dict(self.groups), dict(self.wishes))
+        measured = {name: Load(self.groups[name].term, cores) for name, cores in self.cores.items()}
+        loads = {"": Loads(measured)} if measured else {}
+        return Cluster(self.broker, dict(self.hosts), dict(self.groups), dict(self.wishes), loads)
 
     def come(self, name: str) -> None:
         """Start a host, for the first time or again."""
