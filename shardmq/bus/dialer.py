@@ -155,8 +155,7 @@ class Dialer(Generic[Incoming]):
                 continue
             session.heard_at = time.monotonic()
             if type(messages[0]) is Reset:
-                self.refused = messages[0].reason
-                self._turned_away(messages[0].reason)
+                self._turned_away(messages[0], count == session.received + 1)
             elif count != session.received + (1 if self.is_open else 0):
                 self._lose(f"envelope {session.received + 1} of the session is missing")
             elif self.is_open:
@@ -268,10 +267,12 @@ class Dialer(Generic[Incoming]):
             return False
         return True
 
-    def _turned_away(self, reason: str) -> None:
-        if not self.is_open:
-            self._complain(reason)
-        self._lose(reason)
+    def _turned_away(self, reset: Reset, is_next: bool) -> None:
+        if not reset.is_settled:
+            self.refused = reset.reason
+            if not self.is_open:
+                self._complain(reset.reason)
+        self._lose(reset.reason, reset.is_settled and is_next)
 
     def _complain(self, reason: str) -> None:
         """Log why no session begins, each reason once a minute."""
@@ -281,9 +282,9 @@ class Dialer(Generic[Incoming]):
             self._complaint = reason, now
             _log.warning("no link to %s: %s", self.address, reason)
 
-    def _lose(self, reason: str) -> None:
+    def _lose(self, reason: str, is_settled: bool = False) -> None:
         if self.is_open:
-            self._lost.append(LinkLost(f"{self.address}: {reason}"))
+            self._lost.append(LinkLost(f"{self.address}: {reason}", is_settled))
             if self._patience:
                 self._patience, self._called_since = UNANSWERED_SECONDS, time.monotonic()
         self.is_open = False

@@ -16,6 +16,9 @@ silence, so sessions survive a suspended machine.
       │  ◄──────── [session, n, [Reset]]    │  unknown or broken session
     Lost, then a new Hello
 
+A listener whose part goes on elsewhere ends sessions behind all that it has said: with a Reset that is settled, in an
+envelope of its turn. What the dialer has no answer to was not taken in.
+
 Nothing here blocks or knows an event loop: owners wait on `socket` as they like, then call `receive`, `flush`, `tick`.
 """
 
@@ -30,7 +33,7 @@ from shardmq.bus.messages.columns import Deliveries, Publishes
 from shardmq.bus.transport.transport import ENVELOPE_BYTES, Envelope
 from shardmq.limits import LINK_PING_SECONDS
 
-BUS_PROTOCOL: Final = 14
+BUS_PROTOCOL: Final = 15
 """Sent in Hello. A listener opens sessions only with dialers of its own version."""
 
 Incoming = TypeVar("Incoming", bound=BusMessage)
@@ -51,9 +54,16 @@ class LinkOpened:
 
 @dataclass(frozen=True, slots=True)
 class LinkLost:
-    """The session ended. Messages that were posted and not answered may or may not have arrived."""
+    """The session ended.
+
+    Attributes:
+        reason: why.
+        is_settled: whether the listener said all that it had to say about what it took in, and has taken in nothing
+            else. Otherwise messages that were posted and not answered may or may not have arrived.
+    """
 
     reason: str
+    is_settled: bool = False
 
 
 Shorten = Callable[[list[BusMessage]], list[BusMessage]]

@@ -102,6 +102,7 @@ class Listener(Generic[Incoming]):
         silence_seconds: after which a session is over; the owner may set it.
         held: where what is flushed waits until it may leave; None where it leaves at once. The owner sets it.
         more: whether the last `receive` left envelopes behind.
+        is_settled: whether all sessions have been settled, and none is opened.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class Listener(Generic[Incoming]):
     ) -> None:
         self.address = address
         self.socket, self._guard = open_router(context, address)
-        self.more = False
+        self.more = self.is_settled = False
         self.silence_seconds = LINK_SILENCE_SECONDS
         self._welcome = Welcome(role, name)
         self._decode = envelope_decoder(incoming).decode
@@ -175,6 +176,8 @@ class Listener(Generic[Incoming]):
         events: list[tuple[Peer, LinkOpened | LinkLost | Incoming]] = []
         received = self.socket.receive(has_come)
         self.more = self.socket.more
+        if self.is_settled:
+            return events
         for caller, key_name, raw in received:
             peer = self._peers.get(caller)
             if raw is None:
@@ -239,6 +242,23 @@ class Listener(Generic[Incoming]):
         for peer in self.peers:
             self.end(peer, reason)
 
+    def settle(self, reason: str) -> None:
+        """End all sessions in order, before another process serves: nothing is taken in any more, until `resume`.
+
+        Each peer hears of it behind all that was said to it, and knows that what was not answered was not taken in.
+        """
+        self.is_settled = True
+        self.flush()
+        for peer in self._peers.values():
+            peer.post(Reset(reason, is_settled=True))
+        self.flush()
+
+    def resume(self, reason: str) -> list[tuple[Peer, LinkLost]]:
+        """Open sessions again, as no other process serves. Returns those of before, which are over."""
+        self.is_settled = False
+        self.end_all(reason)
+        return self._take_lost()
+
     def close(self) -> None:
         """Stop listening."""
         self.socket.close()
@@ -251,7 +271,8 @@ class Listener(Generic[Incoming]):
                 self._reset(caller, number, reason)
                 return None
         if hello.protocol != BUS_PROTOCOL:
-            self._reset(caller, number, f"bus protocol {hello.protocol}; this process speaks {BUS_PROTOCOL}")
+            reason = f"{hello.name[:80]} speaks bus protocol {hello.protocol}, and {self._welcome.name} {BUS_PROTOCOL}"
+            self._reset(caller, number, f"{reason}; update both to the same version of shardmq")
             return None
         if reason := self.reason_against(hello):
             self._reset(caller, number, reason)

@@ -24,14 +24,24 @@ def context(security: CurveKeys = NO_KEYS) -> Context:
 
 
 class Poller:
-    """Sleeps until one of a fixed set has something to read.
+    """Sleeps until one of several sources has something to read.
 
     Args:
         sources: links' sockets and file descriptors.
     """
 
     def __init__(self, sources: "Iterable[Dealer | Router | int]") -> None:
-        self._poll = _poll_of(list(sources))
+        self._sources = list(sources)
+        self._set_out()
+
+    def add(self, source: "Dealer | Router | int") -> None:
+        """Wait for one more source from now on."""
+        self._sources.append(source)
+        self._set_out()
+
+    def _set_out(self, *more: "Dealer | Router | int") -> None:
+        """Wait for the sources, and for more, from now on."""
+        self._poll = _poll_of([*self._sources, *more])
 
     def watch(self, until: float) -> bool:
         """Wait without sleeping until a monotonic time at most; returns whether something came.

@@ -109,3 +109,33 @@ def test_a_dialer_holds_what_it_says_too_and_forgets_it_with_the_session(pair: P
     assert pair.held.release(5)
     pair.until(lambda: any(isinstance(event, LinkLost) for event in pair.heard) and pair.dialer.is_open)
     assert [event.request for _, event in pair.said if isinstance(event, Call)] == [1]
+
+
+def test_a_listener_that_hands_over_ends_sessions_behind_all_that_it_said_and_takes_nothing_in(pair: Pair) -> None:
+    pair.confirm(1, index=1)
+    pair.listener.settle("another host leads")
+    pair.dialer.post(Call(1, Purge(1)))
+    pair.dialer.flush()
+    assert pair.held.release(0) is False
+    assert pair.dialer.is_open
+    assert pair.held.release(1)
+    pair.until(lambda: any(isinstance(event, LinkLost) for event in pair.heard))
+    assert [type(event) for event in pair.heard[-2:]] == [Confirmed, LinkLost]
+    assert pair.heard[-1].is_settled
+    assert not any(isinstance(event, Call) for _, event in pair.said)
+    assert [lost for _, lost in pair.listener.resume("nobody else leads")]
+    pair.until(lambda: pair.dialer.is_open)
+    pair.listener.end_all("for the test")
+    pair.until(lambda: isinstance(pair.heard[-1], LinkLost))
+    assert not pair.heard[-1].is_settled
+
+
+def test_a_session_whose_end_was_not_released_is_not_settled(pair: Pair) -> None:
+    pair.confirm(1, index=1)
+    pair.listener.settle("another host leads")
+    assert pair.listener.resume("nobody else leads")
+    pair.until(lambda: any(isinstance(event, LinkLost) for event in pair.heard))
+    assert not pair.confirmed
+    assert not pair.heard[-1].is_settled
+    pair.held.release(1)
+    pair.until(lambda: pair.dialer.is_open)

@@ -54,7 +54,8 @@ class Refusal(BusMessage, frozen=True, tag=11):
 class Hello(BusMessage, frozen=True, tag=1):
     """Opens a session and names the caller. The session's number is in the envelope.
 
-    A gateway tells a shard its broker's id, and the generation of the coordinator whose topology it routes by.
+    A gateway tells a shard its broker's id, and the generation of the coordinator whose topology it routes by. Replicas
+    tell their broker's id, and the format of their stores.
     """
 
     role: str
@@ -72,9 +73,13 @@ class Welcome(BusMessage, frozen=True, tag=2):
 
 
 class Reset(BusMessage, frozen=True, tag=3):
-    """The session is unknown here, or an envelope of it was lost. The dialer opens another."""
+    """The session is unknown here, or an envelope of it was lost. The dialer opens another.
+
+    Where it is settled, it comes behind all that was said in the session, and what was not answered was not taken in.
+    """
 
     reason: str
+    is_settled: bool = False
 
 
 class Ping(BusMessage, frozen=True, tag=4):

@@ -1,6 +1,6 @@
 """To and from the coordinator."""
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -34,6 +34,10 @@ from shardmq.topology.entities import (
 CommandResult = bool | int | tuple[int, bool] | None
 """The result of a command: a queue's id, or whether a commit is visible. The result of
 BeginTransaction is the transaction's number and whether it was committed before."""
+
+
+SHARDS_REACHED: Final = "shards_reached"
+"""In a gateway's status: how many shards it has reached, of a broker on several hosts, by their numbers from 0 on."""
 
 
 class RunCommand(Request[CommandResult], frozen=True, tag=60):

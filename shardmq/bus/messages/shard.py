@@ -20,7 +20,7 @@ from shardmq.bus.messages.groups import (
 )
 from shardmq.bus.messages.reads import ReadRequest
 from shardmq.bus.messages.statistics import QueueStatistics, RankQueues, ShardStatistics
-from shardmq.bus.messages.stores import ChangeWatermarks, Copy, Copying, Enroll, Expel, Hold, Identity, Recorded
+from shardmq.bus.messages.stores import Copying, Expel, Identity, Recorded, StoreRequest
 from shardmq.bus.messages.streams import Reading
 from shardmq.bus.messages.transactions import FollowDecision, Prepare, Seal
 from shardmq.errors import ReplyCode
@@ -324,7 +324,7 @@ class Gateways(BusMessage, frozen=True, tag=57):
 
 ShardRequest = (
     Consume
-    | ChangeWatermarks
+    | StoreRequest
     | Cancel
     | Qos
     | Get
@@ -339,9 +339,6 @@ ShardRequest = (
     | FollowDecision
     | ReadRequest
     | AtomicCommit
-    | Enroll
-    | Hold
-    | Copy
     | CommitOffset
     | StageOffset
     | ResetGroup

@@ -2,6 +2,8 @@
 
 from typing import Any, ClassVar
 
+import msgspec
+
 from shardmq.bus.messages.base import BusMessage, Request
 
 
@@ -19,6 +21,22 @@ class Expel(BusMessage, frozen=True, tag=91):
     """Tell a shard that its store is not the one that belongs here, and why. The shard stops."""
 
     text: str
+
+
+class LinkedGateways(msgspec.Struct, array_like=True, frozen=True):
+    """The gateways that have a session with a shard.
+
+    Attributes:
+        seconds: for which it has taken calls.
+        names: of the gateways.
+    """
+
+    seconds: float
+    names: list[str]
+
+
+class ListGateways(Request[LinkedGateways], frozen=True, tag=104):
+    """Ask a shard which gateways have a session with it."""
 
 
 class Recorded(BusMessage, frozen=True, tag=99):
@@ -107,3 +125,7 @@ class BeginBackup(Request[None], frozen=True, tag=96):
 
 class LookBackup(Request[dict[str, Any]], frozen=True, tag=97):
     """Ask how far the last backup is. Answer: a table."""
+
+
+StoreRequest = Enroll | Hold | Copy | ChangeWatermarks | ListGateways
+"""What the coordinator asks shards beside what concerns queues."""

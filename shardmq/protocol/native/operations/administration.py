@@ -123,6 +123,35 @@ class WatermarksPut(ClientRequest, frozen=True):
     disk_free_bytes: int | None = None
 
 
+class HostDrain(ClientRequest, frozen=True):
+    """Have everything that a host of a broker on several has moved to others, or let it have replicas again.
+
+    The answer is Ok, once that is noted: it goes on from there.
+    """
+
+    after_loss = AfterLoss.ASK_AGAIN
+
+    host: Name
+    is_draining: bool = True
+
+
+class ShardTransfer(ClientRequest, frozen=True):
+    """Have a shard, or the coordinator, led by another host that is in sync. The answer is Ok, once that is noted."""
+
+    after_loss = AfterLoss.ASK_AGAIN
+
+    shard: Name
+    host: Name
+
+
+class ShardMove(ClientRequest, frozen=True):
+    """Have a replica of a shard, or the coordinator, on another host. The answer is Ok, once that is noted."""
+
+    shard: Name
+    source: Name
+    target: Name
+
+
 class TracingPut(ClientRequest, frozen=True):
     """Trace this part of a virtual host's messages, 0 for none, until the broker's processes end. The answer is Ok."""
 

@@ -112,6 +112,10 @@ OPERATIONS: Final[dict[int, type[Operation]]] = {
     90: statistics.FindingsTell,
     91: reads.DeathsSearch,
     92: topics.TopicsGrown,
+    93: reads.QueuePlaces,
+    94: administration.HostDrain,
+    95: administration.ShardTransfer,
+    96: administration.ShardMove,
 }
 """Operations by the type of their frame. A number never changes its meaning."""
 

@@ -29,6 +29,19 @@ class QueueSlices(ClientRequest, frozen=True):
     reservation: Name = ""
 
 
+class QueuePlaces(ClientRequest, frozen=True):
+    """Ask where a queue is, or each partition of a topic: at which shard, led by which host, behind which gateway.
+
+    The answer is Ok: a table for each partition, in order, one for a queue: `{"partition", "queue", "shard", "host",
+    "gateway"}`. `host` leads the shard and `gateway` is where clients reach it, as host:port; both are "" in a broker
+    on one machine, and while nobody leads the shard.
+    """
+
+    after_loss = AfterLoss.ASK_AGAIN
+
+    queue: Name
+
+
 class QueueRead(ClientRequest, frozen=True):
     """Look at the messages numbered [first, end) that are ready, or in a reservation, without taking them.
 
