@@ -5,6 +5,7 @@ options.py           Its options.
 replica_process.py   The same process where the shard has replicas on other hosts.
 loop.py              One pass: receive, apply, deliver, commit, answer.
 answers.py           What leaves at the end of a pass, and when.
+pass_size.py         How much has come in a pass.
 early_deliveries.py  Which deliveries may leave before the commit.
 check/               Looks through stores that no process has open: what is damaged, and what a repair would do.
 handlers/            What is asked of a shard.

@@ -14,10 +14,8 @@ from typing import Any, Final
 from shardmq.bus.link import LinkLost, LinkOpened
 from shardmq.bus.listener import Listener, Peer, Responder
 from shardmq.bus.messages.base import Call
-from shardmq.bus.messages.columns import Publishes, entries_of
 from shardmq.bus.messages.shard import (
     Alarm,
-    AtomicCommit,
     Publish,
     PublishRefusal,
     ShardRequest,
@@ -45,6 +43,7 @@ from shardmq.shards.handlers.reads import Reads
 from shardmq.shards.handlers.reservations import Reservations
 from shardmq.shards.handlers.statistics.status import Status
 from shardmq.shards.handlers.transactions import Transactions
+from shardmq.shards.pass_size import bytes_of, is_small
 from shardmq.shards.queues.compaction import Compactor
 from shardmq.shards.queues.subqueue import EXPIRE_BATCHES
 from shardmq.shards.segments.segment import Segment
@@ -62,10 +61,6 @@ TICK_AT_REST_SECONDS: Final = 0.5
 
 PASS_BYTES: Final = 8 << 20
 """Bytes of records after which a pass takes no more: who came first waits for the commit of all."""
-
-CONVERSATION_EVENTS: Final = 4
-CONVERSATION_BYTES: Final = 4096
-"""A pass no larger than this may be one of a client that waits for each answer before it goes on."""
 
 Event = tuple[Peer, Any]
 
@@ -114,14 +109,14 @@ class ShardLoop:
         dropped = self._load(contents)
         self._enrolment = Enrolment(self._state, store.file, store.identity)
         self._copies = StoreCopies(store, self._buffer.demand)
+        self.drop = self._copies.close  # for an owner that may write nothing more
         self._enrolment.guard(listener)
         self._administration = Administration(
             self._state, self._delays, self._dead_letters, self._reservations, self._enrolment, dropped
         )
         self._status = Status(self._state, self._watermarks, self._delays, self._transactions, self._administration)
         self._more = self.is_conversing = False
-        self._is_stirred = True
-        self._tick_at = time.monotonic()
+        self._is_stirred, self._tick_at = True, time.monotonic()
         self._waiting, self._heartbeat = WaitingReport(self._missing), Heartbeat(self._wrong)
         self._handlers: dict[type, Callable[[Any, Any], None]] = {
             **self._publishing.handlers,
@@ -206,6 +201,9 @@ class ShardLoop:
             has_come: something is known to have come.
         """
         now = self._buffer.now = time.monotonic()
+        if self._listener.is_settled:
+            for peer, lost in self._listener.resume(f"{self._name} is not led by another host after all"):
+                self._lost(peer, lost)
         self._state.schedule.begin()
         self._state.slices.begin()
         self._transactions.roll()
@@ -214,8 +212,8 @@ class ShardLoop:
         if self._state.behind:
             self._state.go_on()
         events: list[Event] = self._listener.receive(has_come)
-        self.is_conversing = 0 < len(events) <= CONVERSATION_EVENTS and _is_small(events)
-        while self._listener.more and _bytes(events) < PASS_BYTES:
+        self.is_conversing = is_small(events)
+        while self._listener.more and bytes_of(events) < PASS_BYTES:
             events += self._listener.receive()
         events = self._copies.hold_back(events, now)
         handlers = self._handlers
@@ -330,9 +328,18 @@ class ShardLoop:
             hosted.queue.expire(self._state.schedule.now_ms, EXPIRE_BATCHES)
             self._state.active[number] = hosted
 
+    def hand_over(self) -> None:
+        """The last passes before another replica leads: callers hear what was taken in, and keep the rest for that."""
+        self.run_pass()
+        self._end_exactly()
+        self._listener.settle(f"{self._name} is about to be led by another host")
+
     def stop(self) -> None:
         """The last pass: everything that is known goes to disk exactly."""
         self._copies.close()
+        self._end_exactly()
+
+    def _end_exactly(self) -> None:
         self._state.active.clear()  # nothing is handed out any more: the marks below are exact
         for hosted in self._state.queues.values():
             hosted.mark_exactly()
@@ -380,21 +387,3 @@ class ShardLoop:
     def table(self) -> dict[str, Any]:
         """Return the state of this process, as `shardmq status` shows it."""
         return self._status.table()
-
-
-def _is_small(events: list[Event]) -> bool:
-    """Whether what came may be said by a client that waits for each answer."""
-    said = sum([entries_of(message) for _, message in events])
-    return said <= CONVERSATION_EVENTS and _bytes(events) <= CONVERSATION_BYTES
-
-
-def _bytes(events: list[Event]) -> int:
-    total = 0
-    for _, message in events:
-        if type(message) is Publish:
-            total += len(message.batch.records)
-        elif type(message) is Publishes:
-            total += message.size
-        elif type(message) is Call and type(message.message) is AtomicCommit:
-            total += sum([len(publish.batch.records) for publish in message.message.publishes])
-    return total

@@ -1,4 +1,4 @@
-"""The process of a shard that has replicas on other hosts: it follows, becomes the primary in place, and ends with it.
+"""The process of a shard that has replicas on other hosts: it follows, becomes the primary in place, and follows again.
 
 What a pass posts waits in the listener until the replicas in sync have what it rests on; passes go on meanwhile.
 """
@@ -13,7 +13,6 @@ from shardmq.bus.poller import context
 from shardmq.bus.spinning import Spinning
 from shardmq.replication.member import GroupMember, MemberOptions, TermEnded
 from shardmq.replication.node.errors import NotPrimary
-from shardmq.runtime import notify
 from shardmq.runtime.collection import exempt_startup
 from shardmq.runtime.signals import StopSignal
 from shardmq.shards.loop import ShardLoop
@@ -25,10 +24,9 @@ _log = logging.getLogger(__name__)
 
 
 def run_replica(options: ShardOptions) -> None:
-    """Be a replica of a shard until SIGTERM or SIGINT, or until a term that it led is over.
+    """Be a replica of a shard until SIGTERM or SIGINT.
 
     Raises:
-        SystemExit: that term is over, with `notify.REPLICA_ENDED`.
         StoreRefused: the store is not this replica's to open.
         StartupRefused: an address is invalid, not safe to use, or in use.
     """
@@ -37,23 +35,20 @@ def run_replica(options: ShardOptions) -> None:
     engine, keys = Store.opened(options.data_dir / options.name)
     place = MemberOptions(options.join, options.host_name, options.name, options.broker, options.listen_replica)
     member = GroupMember(place, engine, sockets)
-    ended = ""
-    try:
-        if member.follow(lambda: stop.asked, notify.ready):
+    while member.follow(lambda: stop.asked):
+        try:
             _lead(options, member, keys, sockets, stop)
-        notify.stopping()
-        member.leave()
-    except (TermEnded, NotPrimary) as reason:
-        ended = str(reason)
+            break
+        except (TermEnded, NotPrimary) as reason:
+            _log.info("%s; it goes on as a follower", reason)
+        member.end_term()  # here nothing refers to what the term had in memory
+    member.leave()
     member.close()
     sockets.term()
-    if ended and not stop.asked:
-        _log.info("%s; it starts again as a follower", ended)
-        raise SystemExit(notify.REPLICA_ENDED)
 
 
 def _lead(options: ShardOptions, member: GroupMember, keys: KeyCheck, sockets: Context, stop: StopSignal) -> None:
-    """Serve as the primary, until asked to stop.
+    """Serve as the primary, until asked to stop; then another replica leads, where there is one.
 
     Raises:
         TermEnded, NotPrimary: the term is over.
@@ -66,6 +61,7 @@ def _lead(options: ShardOptions, member: GroupMember, keys: KeyCheck, sockets: C
     member.ends.append(listener.end_all)
     try:
         _serve(options, member, store, listener, stop)
+        member.leave()
     finally:
         listener.close()  # callers are to look for the new primary
 
@@ -78,7 +74,25 @@ def _serve(
     spinning = Spinning(member.poller([listener.socket]))
     _log.info("primary at %s", options.listen)
     exempt_startup()
-    while not stop.asked:
+    member.node.on_handing_over = loop.hand_over
+    try:
+        _carry_out_passes(member, loop, spinning, stop)
+        if member.has_heir:
+            loop.hand_over()
+        loop.stop()
+    finally:
+        member.node.on_handing_over = None
+        loop.drop()
+    member.settle()
+
+
+def _carry_out_passes(member: GroupMember, loop: ShardLoop, spinning: Spinning, stop: StopSignal) -> None:
+    """Carry out passes until asked to stop.
+
+    Raises:
+        TermEnded, NotPrimary: the term is over.
+    """
+    while not stop.asked or member.is_paused:  # a transfer that is under way ends soon
         spinning.wait(min(member.node.wait_seconds(), loop.wait_seconds()))
         began = time.monotonic()
         has_sent = member.turn()
@@ -88,5 +102,3 @@ def _serve(
         loop.run_pass()
         if member.release() or has_sent:
             spinning.passed(began, time.monotonic(), loop.is_conversing)
-    loop.stop()
-    member.settle()

@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,14 +20,16 @@ from shardmq.coordinator.loop import CoordinatorLoop
 from shardmq.coordinator.rules.access import first_changes, missing_exchanges
 from shardmq.coordinator.rules.shard_identity import Members
 from shardmq.coordinator.state.coordinator import CoordinatorState
+from shardmq.coordinator.state.returning import Returning
 from shardmq.coordinator.state.transactions import TransactionState
 from shardmq.coordinator.storage.store import Store, StoredState
+from shardmq.limits import SHARDS_MAX
 from shardmq.runtime.clock import SteadyClock
 from shardmq.topology.changes import Change
 from shardmq.topology.topology import Topology
 
 if TYPE_CHECKING:
-    from shardmq.replication.dialing import PrimaryDialing
+    from shardmq.coordinator.handlers.shards import NewShards
     from shardmq.replication.directory import PrimaryDirectory
     from shardmq.replication.member import GroupMember
 
@@ -36,8 +38,8 @@ RETURN_SECONDS: Final = 2.0
 route by their replica."""
 
 RETURN_SECONDS_FROM_HOSTS: Final = 3.0
-"""The same in a broker on several hosts, where a gateway may hear as late as after 1.5 s whom to call: where its member
-of etcd is frozen."""
+"""The same at most in a broker on several hosts, where a gateway may hear as late as after 1.5 s whom to call, if its
+member of etcd is frozen. As a rule the shards know sooner that all are back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,50 +113,83 @@ def put_together(
         StartupRefused: see `build`.
     """
     files = None if options.definitions is None else read_files(options.definitions)
-    addresses = options.shards if directory is None else ("",) * directory.wait_for_broker().shards
-    stored = store.load(len(addresses))
+    stored = store.load(len(options.shards) if directory is None else SHARDS_MAX)
+    addresses = options.shards if directory is None else ("",) * _shards(directory, stored)
     topology = _topology(store, stored)
     name = process_name(options.host_name, COORDINATOR)
     listener: Listener[ToCoordinator] = Listener(sockets, options.listen, COORDINATOR, name, ToCoordinator)
     members = Members(stored.identity, store.write_members, is_one_of_several=directory is not None)
-    shards = [_shard(sockets, name, number, address, members) for number, address in enumerate(addresses)]
+
+    def call(number: int) -> ShardLink:
+        address = addresses[number] if number < len(addresses) else ""
+        return _shard(sockets, name, number, address, members, member)
+
+    links = [call(number) for number in range(len(addresses))]
+    known = len(links) if directory is None or stored.identity.is_new else _known_shards(stored)
+    shards, coming = links[:known], links[known:]
+    store.count_shards(len(shards))
     for queue in topology.queues.values():
         shards[queue.shard].add(topology.policies.given(queue))
     for shard in shards:
         shard.recorded()
     for queue_id, number in stored.tombstones.items():
-        if number < len(shards):
-            shards[number].drop(queue_id)
+        if number < len(links):
+            links[number].drop(queue_id)
     clock = clock or SteadyClock.resumed(stored.transactions.clock)
     transactions = TransactionState(topology, store, clock, stored.transactions.next_number)
-    return_seconds = RETURN_SECONDS if directory is None else RETURN_SECONDS_FROM_HOSTS
-    silent_until = time.monotonic() + return_seconds if stored.is_restart else 0.0
-    state = CoordinatorState(stored.identity, topology, store, shards, transactions, silent_until)
+    if not stored.is_restart:
+        returning = Returning(0.0, 0.0)
+    elif directory is None:
+        returning = Returning(RETURN_SECONDS, time.monotonic())
+    else:
+        returning = Returning(RETURN_SECONDS_FROM_HOSTS, time.monotonic(), shards)
+    state = CoordinatorState(stored.identity, topology, store, shards, transactions, returning)
     replicas = TopologyReplicas(topology, addresses, stored.identity)
     two_phase_commit = TwoPhaseCommit(shards, stored.transactions.decisions)
     if member is not None:
         listener.held = member.held
         member.ends.append(listener.end_all)
-        for shard in shards:
-            shard.dialer.held = member.held
-            member.ends.append(shard.dialer.end)
-    dialing = _dialing(directory, shards)
-    return CoordinatorLoop(state, sockets, listener, replicas, two_phase_commit, files, dialing, member)
+    new_shards = None if directory is None else _new_shards(state, coming, call, directory)
+    return CoordinatorLoop(state, sockets, listener, replicas, two_phase_commit, files, new_shards, member)
 
 
-def _shard(sockets: Context, name: str, number: int, address: str, members: Members) -> ShardLink:
+def _shards(directory: "PrimaryDirectory", stored: StoredState) -> int:
+    """How many shards a broker on several hosts has: etcd may tell of added ones later than the store knows them."""
+    directory.look()
+    return max(directory.wait_for_broker().shards, _known_shards(stored))
+
+
+def _known_shards(stored: StoredState) -> int:
+    """How many shards have queues, or were enrolled as all before them were."""
+    enrolled = 0
+    while enrolled in stored.identity.members:
+        enrolled += 1
+    return max([enrolled, *(queue.shard + 1 for queue in stored.topology.queues)])
+
+
+def _shard(
+    sockets: Context, name: str, number: int, address: str, members: Members, member: "GroupMember | None"
+) -> ShardLink:
     peer = f"shard-{number}"
     dialer: Dialer[FromShard] = Dialer(sockets, address, COORDINATOR, name, FromShard, peer)
+    if member is not None:
+        dialer.held = member.held
+        member.ends.append(dialer.end)
     return ShardLink(number, dialer, members)
 
 
-def _dialing(directory: "PrimaryDirectory | None", shards: Sequence[ShardLink]) -> "PrimaryDialing | None":
-    """What keeps the links at the shards' primaries."""
-    if directory is None:
-        return None
+def _new_shards(
+    state: CoordinatorState,
+    coming: Sequence[ShardLink],
+    call: Callable[[int], ShardLink],
+    directory: "PrimaryDirectory",
+) -> "NewShards":
+    """What calls shards that are added, and keeps the links at the shards' primaries."""
+    from shardmq.coordinator.handlers.shards import NewShards
     from shardmq.replication.dialing import PrimaryDialing
 
-    return PrimaryDialing(directory, {shard.name: shard.dialer for shard in shards})
+    dialing = PrimaryDialing(directory, {shard.name: shard.dialer for shard in (*state.shards, *coming)})
+    return NewShards(state, coming, call, dialing)
 
 
 def _topology(store: Store, stored: StoredState) -> Topology:

@@ -34,7 +34,7 @@ from shardmq.runtime.vitals import vitals
 from shardmq.runtime.waiting import WaitingReport
 
 if TYPE_CHECKING:
-    from shardmq.replication.dialing import PrimaryDialing
+    from shardmq.coordinator.handlers.shards import NewShards
     from shardmq.replication.member import GroupMember
 
 TICK_SECONDS: Final = 0.1
@@ -58,7 +58,7 @@ class CoordinatorLoop:
         replicas: the gateways' copies of the topology.
         two_phase_commit: has shards prepare transactions and follow decisions.
         definitions: to be imported at the start; None for none.
-        dialing: keeps the links to shards at their primaries; None in a broker on one host.
+        new_shards: takes in those that are added; None in a broker on one host.
         member: the replica that leads, whose links hold what is posted; None in a broker on one host.
     """
 
@@ -70,20 +70,21 @@ class CoordinatorLoop:
         replicas: TopologyReplicas,
         two_phase_commit: TwoPhaseCommit,
         definitions: DefinitionFiles | None = None,
-        dialing: "PrimaryDialing | None" = None,
+        new_shards: "NewShards | None" = None,
         member: "GroupMember | None" = None,
     ) -> None:
         self._member = member
-        self._dialing = dialing
+        self._new_shards = new_shards
         self._state = state
-        self._shards = state.shards
+        self._shards = state.shards if new_shards is None else new_shards.links
         self._sockets = sockets
         self._listener = listener
         self._replicas = replicas
         self._two_phase_commit = two_phase_commit
         self._commands = CommandExecutor(state, replicas, two_phase_commit)
-        self._connections = ConnectionTracker(state.topology, self._on_orphan, state.silent_until)
-        self._groups = GroupMembership(state.topology, state.identity.generation, state.silent_until)
+        self._connections = ConnectionTracker(state.topology, self._on_orphan, state.returning)
+        self._commands.claims.claim = self._connections.claim
+        self._groups = GroupMembership(state.topology, state.identity.generation, state.returning)
         self._status_collector = StatusCollector()
         self._backup = Backup(state, self._commands, two_phase_commit)
         self._definitions = BootDefinitions(state, self._commands, definitions)
@@ -101,9 +102,12 @@ class CoordinatorLoop:
             TermEnded, NotPrimary: this replica leads no more.
         """
         links: list[Any] = [self._listener.socket, *(shard.dialer.socket for shard in self._shards)]
-        links += [] if self._dialing is None else [self._dialing.fileno()]
         links.append(self._woken.fileno())
-        spinning = Spinning(Poller(links) if self._member is None else self._member.poller(links))
+        poller = Poller(links) if self._member is None else self._member.poller(links)
+        if self._new_shards is not None:
+            poller.add(self._new_shards.fileno())
+            self._new_shards.on_link = lambda link: poller.add(link.dialer.socket)
+        spinning = Spinning(poller)
         ticked_at = tick_at = say_at = 0.0
         more = False
         while not self._stopping:
@@ -113,7 +117,7 @@ class CoordinatorLoop:
             if self._member is not None and not self._may_go_on(self._member):
                 continue
             now = time.monotonic()
-            more = self._receive(now) or (self._dialing is not None and self._dialing.look(now))
+            more = self._receive(now) or (self._new_shards is not None and self._look_for_shards(self._new_shards, now))
             is_conversing = self._commands.is_conversing
             if now >= tick_at:
                 ticked_at = now
@@ -122,7 +126,7 @@ class CoordinatorLoop:
             if self._definitions.is_busy:
                 self._definitions.work(now)
                 self._commands.settle()
-            self._groups.settle(now)
+            self._groups.settle()
             self._backup.work(now)
             if self._flush():
                 spinning.passed(now, time.monotonic(), is_conversing)
@@ -134,11 +138,19 @@ class CoordinatorLoop:
                 or self._groups.is_busy
                 or self._backup.is_busy
                 or self._definitions.is_busy
+                or not self._state.returning.is_over
+                or (self._new_shards is not None and self._new_shards.is_busy)
             )
             at_rest = not (is_busy or self._state.store.is_pending) and all(shard.is_open for shard in self._shards)
             tick_at = ticked_at + (TICK_AT_REST_SECONDS if at_rest else TICK_SECONDS)
             is_unsaid = any(shard.is_unsaid and shard.is_open for shard in self._shards)
             say_at = now + RECORDED_SECONDS if is_unsaid else tick_at
+
+    def _look_for_shards(self, new_shards: "NewShards", now: float) -> bool:
+        """Follow the shards' primaries, and take in shards that were added; returns whether one is elsewhere now."""
+        if new_shards.is_busy and not self._backup.is_busy:  # one that has begun is of the shards there were
+            new_shards.work(self._listener.peers, self._status_collector, now)
+        return new_shards.look(now)
 
     def _wait_seconds(self, until: float) -> float:
         wait = until - time.monotonic()
@@ -159,14 +171,14 @@ class CoordinatorLoop:
             return  # it has been woken already
 
     def close(self) -> None:
-        """Close the links and the store."""
+        """Close the links and the store; a replica's directory of primaries and its own links stay."""
         self._backup.close()
-        if self._dialing is not None:
-            self._dialing.close()
+        if self._new_shards is not None and self._member is None:
+            self._new_shards.close()
         self._listener.close()
         for shard in self._shards:
             shard.dialer.close()
-        if self._member is None:  # else its links are among them
+        if self._member is None:  # else the process goes on, and so do its links and what knows the primaries
             self._sockets.term()
         self._wake.close()
         self._woken.close()
@@ -220,6 +232,7 @@ class CoordinatorLoop:
     def _tick(self, now: float) -> None:
         """Commands come first: a listener's tick flushes, so nothing may be posted that is not on disk."""
         self._state.store.space.look()
+        self._state.returning.look(now, self._connections.gateways)
         self._commands.tick(now)
         self._connections.tick(now)
         self._groups.tick(now)
@@ -239,7 +252,8 @@ class CoordinatorLoop:
     def _missing(self) -> list[str]:
         """The shards without an open link."""
         away = [(number, shard.dialer) for number, shard in enumerate(self._shards) if not shard.is_open]
-        return [f"shard {number} at {dialer.address}" for number, dialer in away]
+        nowhere = "(etcd names no primary that can be called)"
+        return [f"shard {number} {f'at {dialer.address}' if dialer.address else nowhere}" for number, dialer in away]
 
     def _lose(self, peer: Peer, now: float) -> None:
         self._replicas.remove(peer)
@@ -273,4 +287,5 @@ class CoordinatorLoop:
             "version_of_topology": topology.version,
             "broker": identity.broker,
             "generation": identity.generation,
+            **({} if self._member is None else self._member.table()),
         }

@@ -1,4 +1,4 @@
-"""The process of a coordinator that has replicas on other hosts: it follows, becomes the primary in place, and ends.
+"""The process of a coordinator that has replicas on other hosts: it follows, leads in place, and follows again.
 
 What it answers, and what it tells shards, waits in its links until the replicas in sync have what that rests on.
 """
@@ -13,7 +13,6 @@ from shardmq.coordinator.storage.store import MARGIN_BYTES, RESERVE_BYTES, Store
 from shardmq.replication.directory import PrimaryDirectory
 from shardmq.replication.member import GroupMember, MemberOptions, TermEnded
 from shardmq.replication.node.errors import NotPrimary
-from shardmq.runtime import notify
 from shardmq.runtime.clock import SteadyClock
 from shardmq.runtime.collection import exempt_startup
 from shardmq.runtime.signals import StopSignal
@@ -23,10 +22,9 @@ _log = logging.getLogger(__name__)
 
 
 def run_replica(options: CoordinatorOptions) -> None:
-    """Be a replica of the coordinator until SIGTERM or SIGINT, or until a term that it led is over.
+    """Be a replica of the coordinator until SIGTERM or SIGINT.
 
     Raises:
-        SystemExit: that term is over, with `notify.REPLICA_ENDED`.
         StartupRefused: the store cannot be used, or an address is invalid, not safe to use, or in use.
         InvalidUrl: the URL of etcd cannot be read, or a file that it names not be used.
     """
@@ -38,21 +36,22 @@ def run_replica(options: CoordinatorOptions) -> None:
     engine = LmdbEngine(folder, LAYOUT, reserve_bytes=RESERVE_BYTES, margin_bytes=MARGIN_BYTES)
     place = MemberOptions(options.join, options.host_name, COORDINATOR, options.broker, options.listen_replica)
     member = GroupMember(place, engine, sockets)
-    ended = ""
-    try:
-        if member.follow(lambda: stop.asked, notify.ready):
+
+    def is_asked_to_stop() -> bool:
+        directory.look()  # a follower knows the primaries, too
+        return stop.asked
+
+    while member.follow(is_asked_to_stop):
+        try:
             _lead(options, member, directory, sockets, stop)
-        else:
-            directory.close()
-        notify.stopping()
-        member.leave()
-    except (TermEnded, NotPrimary) as reason:
-        ended = str(reason)
+            break
+        except (TermEnded, NotPrimary) as reason:
+            _log.info("%s; it goes on as a follower", reason)
+        member.end_term()  # here nothing refers to what the term had in memory
+    member.leave()
+    directory.close()
     member.close()
     sockets.term()
-    if ended and not stop.asked:
-        _log.info("%s; it starts again as a follower", ended)
-        raise SystemExit(notify.REPLICA_ENDED)
 
 
 def _lead(
@@ -66,17 +65,12 @@ def _lead(
     store = Store(member.node.engine, options.boot_id)
     clock = SteadyClock.resumed(member.clock())
     coordinator = put_together(options, store, sockets, clock, directory, member)
-
-    def ask() -> None:
-        stop.asked = True
-        coordinator.stop()
-
-    StopSignal(ask)
     _log.info("primary at %s", options.listen)
     exempt_startup()
     try:
-        if not stop.asked:
+        with stop.waking(coordinator.stop):
             coordinator.serve()
         member.settle()
+        member.leave()
     finally:
         coordinator.close()  # callers are to look for the new primary

@@ -15,6 +15,7 @@ Where several hosts have coordinators, one that was superseded may not have hear
 was long on the way. With the enrolment by a newer one, the sessions of others end, and nothing of them is heard.
 """
 
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ import msgspec
 
 from shardmq.bus.listener import Listener, Peer, Responder
 from shardmq.bus.messages.base import Hello
-from shardmq.bus.messages.stores import Enroll, Expel, Identity
+from shardmq.bus.messages.stores import Enroll, Expel, Identity, LinkedGateways, ListGateways
 from shardmq.errors import ReplyCode, StoreRefused
 from shardmq.shards.state.shard import COORDINATOR, GATEWAY, ShardState
 from shardmq.shards.storage.identity import StoreIdentity
@@ -46,8 +47,13 @@ class Enrolment:
         self._file = file
         self.identity = identity
         self.superseded: set[Peer] = set()
+        self._began = time.monotonic()
         self._end: Callable[[Peer, str], None] = lambda _peer, _reason: None
-        self.handlers: Final[dict[type, Callable[[Any, Any], None]]] = {Enroll: self._enroll, Expel: self._expel}
+        self.handlers: Final[dict[type, Callable[[Any, Any], None]]] = {
+            Enroll: self._enroll,
+            Expel: self._expel,
+            ListGateways: self._list_gateways,
+        }
 
     def guard(self, listener: Listener[Any]) -> None:
         """Have a listener open sessions with those alone who are to be heard."""
@@ -66,6 +72,10 @@ class Enrolment:
             if (declared := hosted.queue.declared).durable and declared.id not in unrecorded
         ]
         peer.post(Identity(mine.store, mine.shard, mine.broker, mine.generation, mine.queue, mine.is_adopted, queues))
+
+    def _list_gateways(self, responder: Responder[LinkedGateways], _message: ListGateways) -> None:
+        names = [peer.name for peer in self._state.peers if peer.role == GATEWAY]
+        responder.answer(LinkedGateways(time.monotonic() - self._began, names))
 
     def reason_against(self, hello: Hello) -> str:
         """Why a caller gets no session; "" if it gets one."""

@@ -110,13 +110,12 @@ class Store:
         self.identity = stored or identity
 
     @classmethod
-    def open(cls, folder: Path, shard: int = 0, front: Callable[[Engine], Engine] = lambda engine: engine) -> Self:
+    def open(cls, folder: Path, shard: int = 0) -> Self:
         """Open a store on disk, or make one where there is none.
 
         Args:
             folder: of this shard alone.
             shard: its number.
-            front: called with the engine on disk; returns the engine to be used, which may replicate it.
 
         Raises:
             StoreRefused: in use, damaged, of another program, format or shard. Nothing in it was touched.
@@ -129,7 +128,7 @@ class Store:
                 engine.upgrade(set(range(len(DATABASES))) - BODIES_APART - {SPILLED_TIMERS})
             elif engine.version < VERSION:  # it has no shared bodies yet
                 engine.upgrade(())
-            return cls(front(engine), shard, damage)
+            return cls(engine, shard, damage)
         except BaseException:
             engine.close()
             raise

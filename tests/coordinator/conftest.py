@@ -243,6 +243,12 @@ class Room:
             self._process.wait()
             self._process = None
 
+    @property
+    def gateways(self) -> list[Peer]:
+        """Those that the coordinator has a link to."""
+        assert self._coordinator is not None
+        return self._coordinator._listener.peers
+
     def gateway(self, name: str = "gateway-0") -> GatewayEnd:
         end = GatewayEnd(self, name)
         self.ends.append(end)

@@ -18,6 +18,7 @@ from typing import Final
 
 from shardmq.bus.listener import Responder
 from shardmq.bus.messages.coordinator import CommandResult, RunCommand
+from shardmq.coordinator.handlers.claims import QueueClaims
 from shardmq.coordinator.handlers.policies import PolicySteps
 from shardmq.coordinator.handlers.queues import QueueSteps
 from shardmq.coordinator.handlers.replicas import TopologyReplicas
@@ -28,7 +29,7 @@ from shardmq.coordinator.rules.transactions import TransactionCommand, end_all, 
 from shardmq.coordinator.state.coordinator import CoordinatorState
 from shardmq.coordinator.state.pending_command import PendingCommand, Stage, names_in
 from shardmq.coordinator.state.turns import Turns
-from shardmq.errors import NotFound, RequestError, Unavailable
+from shardmq.errors import NotFound, RequestError, ResourceLocked, Unavailable
 from shardmq.limits import DECLARE_SECONDS
 from shardmq.runtime.clock import ClockNote
 from shardmq.topology.changes import Change, QueueAdded, QueueRemoved, TransactionEnded
@@ -73,6 +74,7 @@ class CommandExecutor:
 
     Attributes:
         is_frozen: no command is begun and no queue dropped, for the moment in which a backup is taken.
+        claims: declarations that wait for exclusive queues of owners that may be gone.
     """
 
     def __init__(self, state: CoordinatorState, replicas: TopologyReplicas, two_phase_commit: TwoPhaseCommit) -> None:
@@ -85,9 +87,9 @@ class CommandExecutor:
         self._queues = QueueSteps(state.topology, state.shards, replicas, self)
         self._policies = PolicySteps(state.topology, state.shards, self)
         self._next_queue = state.identity.first_queue
-        self._silent_until = state.silent_until
+        self._returning = state.returning
         self.is_frozen = False
-        self._is_silent = True
+        self.claims = QueueClaims(state.topology)
         self._pending: dict[PendingCommand, None] = {}
         self._turns = Turns()
         self._runnable: deque[PendingCommand] = deque()
@@ -144,13 +146,14 @@ class CommandExecutor:
 
     def tick(self, now: float) -> None:
         """Give up commands that took too long, and abort transactions that have expired."""
-        self._is_silent = now < self._silent_until
         if self._dropped:
             self._write()
         self._transactions.tick(now)
         for there in self._transactions.take_overdue():
             command = AbortTransaction(there.vhost, there.name, there.number, "", has_expired=True)
             self._accept(PendingCommand(None, command, names_in(command), now))
+        for pending in self.claims.take():
+            self._accept(pending)
         for pending in list(self._pending):
             waited = now - pending.since
             if waited > SHARD_SECONDS and pending.stage in (Stage.SHARD, Stage.PREPARE_DELETE):
@@ -242,7 +245,10 @@ class CommandExecutor:
                 self._cancel_inside(command.vhost)
                 changes = self._changes_for(command)  # with the queues that were being declared
         except RequestError as error:
-            self.refuse(pending, error)
+            if isinstance(error, ResourceLocked) and self.claims.hold(pending):
+                self._leave_turn(pending)
+            else:
+                self.refuse(pending, error)
             return
         if isinstance(command, DeleteQueue | DeleteTopic) and not pending.is_delete_prepared:
             if command.if_unused or (isinstance(command, DeleteQueue) and command.if_empty):
@@ -357,7 +363,7 @@ class CommandExecutor:
 
     def _drop_applied(self) -> bool:
         """Carry on the commands that every gateway has applied; returns whether there were any."""
-        if self._is_silent:
+        if not self._returning.is_over:
             return False
         applied = self._replicas.take_applied()
         for pending in applied:

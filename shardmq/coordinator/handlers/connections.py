@@ -8,7 +8,8 @@ An exclusive queue's owner is a connection, named `<origin of its gateway>.<numb
 the connection ends. A gateway that was killed cannot, so the coordinator deletes the queues of origins that no gateway
 reports: at once when a gateway of the same name reports another origin, since its clients come back and declare the
 same queues; otherwise after a time in which a gateway that only lost its link is back. A restart of the coordinator
-starts that time again.
+starts that time again. It is shorter where another connection wants such a queue: that is a client whose gateway has
+died, and which declares its queues at another one.
 """
 
 from collections import Counter, deque
@@ -18,6 +19,7 @@ from typing import Final
 
 from shardmq.bus.listener import Peer, Responder
 from shardmq.bus.messages.coordinator import AdmitConnection, ReportConnections
+from shardmq.coordinator.state.returning import Returning
 from shardmq.errors import NotAllowed, RequestError
 from shardmq.topology.topology import Topology
 
@@ -26,6 +28,9 @@ ADMISSION_SECONDS: Final = 3.0
 
 ORPHAN_SECONDS: Final = 10.0
 """A gateway's origin that was not reported for so long is gone."""
+
+CLAIMED_SECONDS: Final = 2.0
+"""The same where another connection declares one of its queues: a gateway that only lost its link is back in 0.6 s."""
 
 SWEEP_SECONDS: Final = 1.0
 
@@ -52,24 +57,30 @@ class ConnectionTracker:
     Args:
         topology: has the limits, and the exclusive queues.
         orphaned: called with the id of a queue whose owner is gone.
-        silent_until: no connection is admitted before this time (monotonic seconds), as gateways may still call again.
+        returning: gateways that may still call again; no connection is admitted before.
     """
 
-    def __init__(self, topology: Topology, orphaned: Callable[[int], None], silent_until: float) -> None:
+    def __init__(self, topology: Topology, orphaned: Callable[[int], None], returning: Returning) -> None:
         self._topology = topology
         self._orphaned = orphaned
-        self._silent_until = silent_until
+        self._returning = returning
         self._gateways: dict[Peer, _Gateway] = {}
         self._lives: dict[str, str] = {}  # the last one, by the gateway's name
         self._admitted: deque[_Admission] = deque()
         self._held: list[tuple[Responder[None], AdmitConnection]] = []
         self._shown_at: dict[str, float] = {}  # origins that own queues
+        self._claimed: set[str] = set()  # of those, whose queues others want
         self._sweep_at = 0.0
 
     @property
     def is_busy(self) -> bool:
         """Whether a connection waits to be admitted."""
         return bool(self._held)
+
+    @property
+    def gateways(self) -> set[str]:
+        """Names of those that have said who is connected."""
+        return {peer.name for peer in self._gateways}
 
     def report(self, peer: Peer, message: ReportConnections) -> None:
         """Note a gateway's connections."""
@@ -91,7 +102,7 @@ class ConnectionTracker:
 
     def admit(self, responder: Responder[None], asked: AdmitConnection, now: float) -> None:
         """Answer whether a gateway may open one more connection."""
-        if now < self._silent_until:
+        if not self._returning.is_over:
             self._held.append((responder, asked))
             return
         try:
@@ -101,6 +112,21 @@ class ConnectionTracker:
             return
         self._admitted.append(_Admission(responder.peer, (asked.vhost, asked.user), now))
         responder.answer(None)
+
+    def claim(self, owner: str) -> bool:
+        """Have the queues of a connection deleted soon, unless its gateway shows that it is there.
+
+        Args:
+            owner: name of the connection.
+
+        Returns:
+            Whether its gateway is away; if not, the queues stay.
+        """
+        origin = owner.partition(".")[0]
+        if any(gateway.origin == origin for gateway in self._gateways.values()):
+            return False
+        self._claimed.add(origin)
+        return True
 
     def lose(self, peer: Peer) -> None:
         """Note that a gateway's link is lost: its connections do not count until it reports them again."""
@@ -112,11 +138,11 @@ class ConnectionTracker:
         """Answer requests that had to wait, forget admissions without a connection, delete orphaned queues."""
         while self._admitted and now - self._admitted[0].since > ADMISSION_SECONDS:
             self._admitted.popleft()
-        if self._held and now >= self._silent_until:
+        if self._held and self._returning.is_over:
             held, self._held = self._held, []
             for responder, asked in held:
                 self.admit(responder, asked, now)
-        if now >= self._sweep_at:
+        if now >= self._sweep_at or self._claimed:
             self._sweep_at = now + SWEEP_SECONDS
             self._sweep(now)
 
@@ -162,8 +188,10 @@ class ConnectionTracker:
             origin = queue.owner.partition(".")[0]
             if origin not in shown_at:
                 shown_at[origin] = now if origin in here else self._shown_at.get(origin, now)
-            if now - shown_at[origin] > ORPHAN_SECONDS:
+            is_claimed = origin in self._claimed and self._returning.is_over
+            if now - shown_at[origin] > (CLAIMED_SECONDS if is_claimed else ORPHAN_SECONDS):
                 orphans.append(queue.id)
         self._shown_at = shown_at
+        self._claimed = (self._claimed & shown_at.keys()) - here
         for queue_id in orphans:
             self._orphaned(queue_id)

@@ -23,6 +23,7 @@ from shardmq.bus.messages.membership import (
 from shardmq.coordinator.handlers.connections import ORPHAN_SECONDS
 from shardmq.coordinator.rules.shard_identity import QUEUES_BITS
 from shardmq.coordinator.state.groups import Epochs, Group
+from shardmq.coordinator.state.returning import Returning
 from shardmq.errors import NotFound, RequestError, Unavailable
 from shardmq.topology.partitions import partitions_of
 from shardmq.topology.topology import Topology
@@ -47,12 +48,12 @@ class GroupMembership:
     Args:
         topology: has the topics.
         generation: of this start; epochs begin with it, so each start gives higher ones.
-        silent_until: nothing is assigned before this time (monotonic seconds), as gateways may still report members.
+        returning: gateways that may still report members; nothing is assigned before.
     """
 
-    def __init__(self, topology: Topology, generation: int, silent_until: float) -> None:
+    def __init__(self, topology: Topology, generation: int, returning: Returning) -> None:
         self._topology = topology
-        self._silent_until = silent_until
+        self._returning = returning
         self._epochs = Epochs(generation << QUEUES_BITS)
         self._groups: dict[_Key, Group] = {}
         self._members: dict[str, _Member] = {}
@@ -114,9 +115,9 @@ class GroupMembership:
             self._version = self._topology.version
             self._follow_topics()
 
-    def settle(self, now: float) -> None:
+    def settle(self) -> None:
         """Tell members what they are to have, where that has changed."""
-        if not self._unsettled or now < self._silent_until:
+        if not self._unsettled or not self._returning.is_over:
             return
         unsettled, self._unsettled = self._unsettled, {}
         for key in unsettled:

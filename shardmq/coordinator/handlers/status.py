@@ -6,9 +6,9 @@ links to the other gateways.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from shardmq.bus.listener import Peer, Responder
+from shardmq.bus.listener import Peer
 from shardmq.bus.messages.base import Answer, Call, Inspect
 
 ANSWER_SECONDS: Final = 1.0
@@ -17,11 +17,22 @@ ANSWER_SECONDS: Final = 1.0
 Table = dict[str, Any]
 
 
+class Asker(Protocol):
+    """Who wants to know: a gateway's request (`Responder`), or the coordinator itself."""
+
+    @property
+    def peer(self) -> Peer | None:
+        """The gateway that is not to be asked."""
+
+    def answer(self, result: Any) -> None:
+        """Take what was answered."""
+
+
 @dataclass(slots=True, eq=False)
 class _Round:
     """A gateway's request, while other gateways are still to answer."""
 
-    responder: Responder[Any]
+    responder: Asker
     table: Table
     missing: set[Peer]
     since: float
@@ -42,9 +53,7 @@ class StatusCollector:
         """Whether a gateway is still to answer."""
         return bool(self._rounds)
 
-    def begin(
-        self, responder: Responder[Any], table: Table, gateways: Iterable[Peer], now: float, asked: Inspect
-    ) -> None:
+    def begin(self, responder: Asker, table: Table, gateways: Iterable[Peer], now: float, asked: Inspect) -> None:
         """Answer a gateway with the coordinator's table, and in it, as `others`, those of all gateways but its own.
 
         Where a noun is asked for, with what all gateways but its own list under it, joined. A gateway that hangs would

@@ -6,7 +6,6 @@ earlier session lost.
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -16,17 +15,23 @@ from shardmq.bus.dialer import Dialer
 from shardmq.bus.link import LinkLost
 from shardmq.bus.messages.base import Answer, Call, Refusal, Request, result_of
 from shardmq.bus.messages.shard import AssignQueue, DropQueue, FromShard, OutOfService, PrepareDelete, Unused
-from shardmq.bus.messages.stores import ChangeWatermarks, Copy, Copying, Enroll, Expel, Hold, Identity, Recorded
+from shardmq.bus.messages.stores import (
+    ChangeWatermarks,
+    Copy,
+    Copying,
+    Enroll,
+    Expel,
+    Hold,
+    Identity,
+    LinkedGateways,
+    ListGateways,
+    Recorded,
+)
 from shardmq.bus.messages.transactions import FollowDecision, Prepare
+from shardmq.coordinator.links.asked import Deletion, OnCounted, OnDone, Preparation
 from shardmq.coordinator.rules.shard_identity import ExpectedQueues, Members, ShardRefused
 from shardmq.errors import RequestError, Unavailable, request_error
 from shardmq.topology.entities import Queue
-
-OnDone = Callable[[RequestError | None], None]
-"""Called with None when the shard has done it, or with the error."""
-
-OnCounted = Callable[[list[int] | RequestError], None]
-"""Called with how many messages each attempt has on the shard, or with the refusal."""
 
 Result = TypeVar("Result")
 
@@ -37,23 +42,6 @@ WENT_AWAY: Final = "it went away"
 
 FOLLOW_AGAIN_SECONDS: Final = 1.0
 """A decision that a shard refused to follow (its disk is full) is sent again after so long."""
-
-
-@dataclass(slots=True, eq=False)
-class _Deletion:
-    """A queue whose deletion is to be prepared."""
-
-    if_unused: bool
-    if_empty: bool
-    on_prepared: OnDone
-
-
-@dataclass(slots=True, eq=False)
-class _Preparation:
-    """A transaction to be prepared."""
-
-    attempts: list[int]
-    on_counted: OnCounted
 
 
 class ShardLink:
@@ -68,6 +56,7 @@ class ShardLink:
         name: of the process, such as `shard-0`.
         copying: how far the shard's copy of its store is; None where none was begun.
         is_unsaid: whether the shard has yet to hear which queues are on disk.
+        gateways: which have sessions with it, as it said last in this session; None before.
     """
 
     def __init__(self, number: int, dialer: Dialer[FromShard], members: Members) -> None:
@@ -76,7 +65,8 @@ class ShardLink:
         self.copying: Copying | None = None
         self._number = number
         self._members = members
-        self._is_enrolled = False  # in this session
+        self.gateways: LinkedGateways | None = None
+        self._is_enrolled = self._is_looking = False  # in this session
         self._request = 0
         self._asked: dict[int, tuple[Request[Any], Callable[[Any], None]]] = {}  # in this session, by request
         self._asked_once: list[OnDone] = []
@@ -91,12 +81,12 @@ class ShardLink:
         self._recorded = 0  # id of the newest queue that is on disk
         self.is_unsaid = False
         self._on_assigned: dict[int, OnDone] = {}
-        self._to_delete: dict[int, _Deletion] = {}
+        self._to_delete: dict[int, Deletion] = {}
         self._to_drop: dict[int, None] = {}
         self._dropped: list[int] = []
         self._unused: list[int] = []
         self._out_of_service: dict[int, str] = {}
-        self._to_prepare: dict[int, _Preparation] = {}
+        self._to_prepare: dict[int, Preparation] = {}
         self._to_follow: dict[int, list[int]] = {}
         self._followed: list[int] = []
         self._refused: list[int] = []  # of those to follow
@@ -164,7 +154,7 @@ class ShardLink:
             if_empty: only without ready messages.
             on_prepared: called once, unless `cancel_delete` comes before.
         """
-        self._to_delete[queue] = _Deletion(if_unused, if_empty, on_prepared)
+        self._to_delete[queue] = Deletion(if_unused, if_empty, on_prepared)
         if self.is_open:
             self._send_prepare_delete(queue)
 
@@ -193,7 +183,7 @@ class ShardLink:
             attempts: that are to be committed.
             on_counted: called once, unless `ignore_prepare` comes before.
         """
-        self._to_prepare[transaction] = _Preparation(attempts, on_counted)
+        self._to_prepare[transaction] = Preparation(attempts, on_counted)
         if self.is_open:
             self._send_prepare(transaction)
 
@@ -214,6 +204,12 @@ class ShardLink:
             return
         self._asked_once.append(on_done)
         self._ask(message, partial(self._on_once, on_done))
+
+    def look_gateways(self) -> None:
+        """Ask which gateways have sessions with it, unless it was asked and has not answered."""
+        if self.is_open and not self._is_looking:
+            self._is_looking = True
+            self._ask(ListGateways(), self._on_gateways)
 
     def take_followed(self) -> list[int]:
         """The transactions whose decision the shard has followed since the last call."""
@@ -310,7 +306,8 @@ class ShardLink:
 
     def _on_lost(self) -> None:
         self._out_of_service.clear()
-        self._is_enrolled = False
+        self._is_enrolled = self._is_looking = False
+        self.gateways = None
         if self.copying is None or not self.copying.files:  # a copy that is complete stays so
             self.copying = Copying(0, 0, fault=WENT_AWAY)
         self._asked.clear()
@@ -335,6 +332,9 @@ class ShardLink:
         if asked is not None:
             message, on_reply = asked
             on_reply(result_of(message, reply) if isinstance(reply, Answer) else request_error(reply.code, reply.text))
+
+    def _on_gateways(self, told: LinkedGateways | RequestError) -> None:
+        self._is_looking, self.gateways = False, None if isinstance(told, RequestError) else told
 
     def _on_once(self, on_done: OnDone, error: RequestError | None) -> None:
         self._asked_once.remove(on_done)
@@ -364,7 +364,7 @@ class ShardLink:
         message = PrepareDelete(queue, asked.if_unused, asked.if_empty)
         self._ask(message, partial(self._on_delete_prepared, queue, asked))
 
-    def _on_delete_prepared(self, queue: int, asked: _Deletion, error: RequestError | None) -> None:
+    def _on_delete_prepared(self, queue: int, asked: Deletion, error: RequestError | None) -> None:
         if self._to_delete.get(queue) is asked:  # not the answer to an earlier, cancelled request
             del self._to_delete[queue]
             asked.on_prepared(error)
@@ -383,7 +383,7 @@ class ShardLink:
         asked = self._to_prepare[transaction]
         self._ask(Prepare(transaction, asked.attempts), partial(self._on_counted, transaction, asked))
 
-    def _on_counted(self, transaction: int, asked: _Preparation, counts: list[int] | RequestError) -> None:
+    def _on_counted(self, transaction: int, asked: Preparation, counts: list[int] | RequestError) -> None:
         if self._to_prepare.get(transaction) is asked:  # not the answer to an earlier request that was given up
             del self._to_prepare[transaction]
             asked.on_counted(counts)

@@ -150,7 +150,7 @@ class Members:
         if self._is_one_of_several and said.broker == self.broker and said.generation > self.generation:
             _log.warning("shard %d has heard of a newer coordinator, generation %d", shard, said.generation)
             return 0
-        judge(self._identity, self._members, shard, said, known)
+        judge(self._identity, self._members, shard, said, known, self._is_one_of_several)
         heard = said.generation if said.broker else 0
         self._put(shard, Member(said.store, self.generation, heard))
         return self.generation
@@ -177,9 +177,17 @@ class Members:
 
 
 def judge(
-    identity: BrokerIdentity, members: Mapping[int, Member], shard: int, said: Identity, known: ExpectedQueues
+    identity: BrokerIdentity,
+    members: Mapping[int, Member],
+    shard: int,
+    said: Identity,
+    known: ExpectedQueues,
+    is_one_of_several: bool = False,
 ) -> None:
     """Accept a shard, or raise what is wrong with it.
+
+    On several hosts replicas say whose store is the newest. One that is older was elected by an operator, who knows
+    what is lost with that: it is told of, and the store serves.
 
     Args:
         identity: what the coordinator knew when it started.
@@ -187,6 +195,7 @@ def judge(
         shard: the number by which the coordinator calls the shard.
         said: what the shard says of itself.
         known: what the coordinator expects on the shard.
+        is_one_of_several: whether shard and coordinator have replicas on other hosts.
 
     Raises:
         StartupRefused: the coordinator's store is not the newest, or the shards' addresses are in another order.
@@ -202,9 +211,15 @@ def judge(
         _refuse_stranger(identity, shard, said)
     if member is None or member.store != said.store:
         _check_place(member, shard, said, known)
-    else:
+    elif not is_one_of_several:
         _check_age(member, shard, said)
-    _check_queues(identity, shard, said, known)
+    elif not member.heard <= said.generation <= member.told:
+        _log.warning(
+            "shard %d has heard of generation %d, and the coordinator has it between %d and %d: one of them was "
+            "elected unclean, and lacks what came later",
+            *(shard, said.generation, member.heard, member.told),
+        )
+    _check_queues(identity, shard, said, known, is_one_of_several)
 
 
 def _refuse_stranger(identity: BrokerIdentity, shard: int, said: Identity) -> None:
@@ -253,10 +268,17 @@ def _check_age(member: Member, shard: int, said: Identity) -> None:
         )
 
 
-def _check_queues(identity: BrokerIdentity, shard: int, said: Identity, known: ExpectedQueues) -> None:
+def _check_queues(
+    identity: BrokerIdentity, shard: int, said: Identity, known: ExpectedQueues, is_one_of_several: bool
+) -> None:
     for queue, vhost, name in said.queues:
         there = known.queues.get(queue)
-        if there is None and queue not in known.gone:
+        is_unknown = there is None and queue not in known.gone
+        if is_unknown and is_one_of_several:
+            _log.warning(
+                "shard %d has queue '%s' in vhost '%s', which is not declared: it rests there", shard, name, vhost
+            )
+        elif is_unknown:
             raise _older(
                 shard,
                 f"the shard has queue '{name}' in vhost '{vhost}' (id {queue}), which the coordinator does not know",

@@ -1,10 +1,10 @@
 """What the coordinator's handlers share."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shardmq.coordinator.links.shard import ShardLink
 from shardmq.coordinator.rules.shard_identity import BrokerIdentity
+from shardmq.coordinator.state.returning import Returning
 from shardmq.coordinator.state.transactions import TransactionState
 from shardmq.coordinator.storage.store import Store
 from shardmq.topology.topology import Topology
@@ -18,15 +18,14 @@ class CoordinatorState:
         identity: whose coordinator it is, and the generation of this start.
         topology: the authority on what exists.
         store: where changes are written before anybody is told.
-        shards: the links to all shards, by number.
+        shards: the links to all shards, by number; they may become more.
         transactions: what is known of transactions beside the topology.
-        silent_until: nothing is answered before this time, monotonic seconds: gateways of an earlier life are still to
-            call again.
+        returning: gateways of an earlier life that are still to call again; nothing is answered before.
     """
 
     identity: BrokerIdentity
     topology: Topology
     store: Store
-    shards: Sequence[ShardLink]
+    shards: list[ShardLink]
     transactions: TransactionState
-    silent_until: float
+    returning: Returning

@@ -32,6 +32,7 @@ class Stage(Enum):
     """What a command waits for."""
 
     TURN = auto()
+    OWNER = auto()
     PREPARE_DELETE = auto()
     PREPARE = auto()
     SHARD = auto()

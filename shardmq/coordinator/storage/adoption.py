@@ -7,7 +7,6 @@ are in the coordinator's store alone. They are taken from the old store, however
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -15,6 +14,7 @@ from shardmq.coordinator.rules.access import guest, guest_permission, new_vhost
 from shardmq.coordinator.rules.shard_identity import BrokerIdentity, Member, new_broker, next_generation
 from shardmq.coordinator.storage.store import Store, StoredState
 from shardmq.errors import StartupRefused, StoreRefused
+from shardmq.limits import SHARDS_MAX
 from shardmq.topology.changes import (
     Change,
     PermissionPut,
@@ -25,9 +25,6 @@ from shardmq.topology.changes import (
     UserPut,
 )
 from shardmq.topology.entities import DEFAULT_VHOST, Queue
-
-SHARDS_MAX: Final = 1024
-"""The old store is read for one shard more each time, until all its queues have theirs; past this it is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +115,7 @@ def adopt(folder: Path, shards: Sequence[Recorded]) -> Adoption:
 
 
 def _load(store: Store, shards: int) -> StoredState:
-    """Load the store for as many shards as its queues are on."""
+    """Load the store for one shard more each time, until all its queues have theirs; past the most it is refused."""
     while True:
         try:
             return store.load(shards)

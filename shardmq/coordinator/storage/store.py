@@ -1,7 +1,7 @@
 """Everything that exists, on disk before anybody is told; schema.py has the rows."""
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -136,13 +136,12 @@ class Store:
         self._rows.start(self._contents)
 
     @classmethod
-    def open(cls, folder: Path, boot_id: str, front: Callable[[Engine], Engine] = lambda engine: engine) -> Self:
+    def open(cls, folder: Path, boot_id: str) -> Self:
         """Open a store on disk, or make one where there is none.
 
         Args:
             folder: of this store alone.
             boot_id: of this life of the broker.
-            front: called with the engine on disk; returns the engine to be used, which may replicate it.
 
         Raises:
             StoreRefused: the store is in use, or of another kind or version.
@@ -152,7 +151,7 @@ class Store:
         try:
             if engine.version < VERSION:
                 engine.upgrade(range(len(DATABASES)) if engine.version < CHECKSUMS_SINCE else ())
-            return cls(front(engine), boot_id)
+            return cls(engine, boot_id)
         except BaseException:
             engine.close()
             raise
@@ -195,6 +194,10 @@ class Store:
             found.transactions,
             identity,
         )
+
+    def count_shards(self, shards: int) -> None:
+        """Have decisions from now on followed by so many shards."""
+        self._changes.shards = shards
 
     def write_identity(self, identity: BrokerIdentity) -> None:
         """Write the identity of the store to disk. Its numbers are raised, and never lowered."""

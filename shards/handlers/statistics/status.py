@@ -70,6 +70,7 @@ class Status:
             "alarms": [mark.text for mark in self._watermarks.on.values()],
             "damaged": state.quarantine.table(),
             "delayed": self._delays.pending,
+            **state.store.engine.replication(),
         }
 
     def _described(self, is_detailed: bool) -> Row:

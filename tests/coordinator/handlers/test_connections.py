@@ -9,6 +9,7 @@ from shardmq.bus.messages.coordinator import Changes
 from shardmq.coordinator import assembly
 from shardmq.coordinator.handlers import connections
 from shardmq.coordinator.rules.queues import QueuePlacement
+from shardmq.errors import ReplyCode
 from shardmq.topology.changes import ConnectionClosed
 from shardmq.topology.commands import CloseConnection, DeclareQueue, PutLimits
 
@@ -147,6 +148,43 @@ def test_a_gateways_successor_may_declare_its_exclusive_queues_at_once(room: "Ro
     room.perform(successor, DeclareQueue("/", NAME, False, {}, owner=f"{LIFE + 1:016x}.1"))
     room.until(lambda: shard.dropped == [old])
     assert successor.topology.queues["/", NAME].owner == f"{LIFE + 1:016x}.1"
+
+
+def test_a_client_whose_gateway_died_may_soon_declare_its_exclusive_queues_at_another_one(
+    room: "Room", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "CLAIMED_SECONDS", 0.3)
+    room.start()
+    shard, dead, other = room.shard(0), room.gateway("gateway-0"), room.gateway("gateway-1")
+    dead.present(LIFE)
+    other.present(LIFE + 1)
+    room.perform(dead, DeclareQueue("/", NAME, False, {}, owner=OWNER))
+    old = shard.queues[NAME]
+    room.hang_up(dead)
+    room.until(lambda: len(room.gateways) == 1)
+    owner = f"{LIFE + 1:016x}.1"
+    answer = room.perform(other, DeclareQueue("/", NAME, False, {}, owner=owner))
+    assert isinstance(answer, Answer)
+    assert shard.dropped == [old]
+    assert other.topology.queues["/", NAME].owner == owner
+
+
+def test_an_exclusive_queue_stays_locked_where_its_gateway_had_only_lost_its_link(room: "Room") -> None:
+    room.start()
+    shard, owner, other = room.shard(0), room.gateway("gateway-0"), room.gateway("gateway-1")
+    owner.present(LIFE)
+    other.present(LIFE + 1)
+    room.perform(owner, DeclareQueue("/", NAME, False, {}, owner=OWNER))
+    room.hang_up(owner)
+    room.until(lambda: len(room.gateways) == 1)
+    request = other.ask(DeclareQueue("/", NAME, False, {}, owner=f"{LIFE + 1:016x}.1"))
+    room.settle(other)
+    assert request not in other.answers
+    room.gateway("gateway-0").present(LIFE)
+    answer = room.until(lambda: other.answers.get(request))
+    assert isinstance(answer, Refusal)
+    assert answer.code == ReplyCode.RESOURCE_LOCKED
+    assert not shard.dropped
 
 
 def test_an_exclusive_queue_stays_while_its_gateway_is_shown_also_over_a_restart(

@@ -93,6 +93,31 @@ def test_a_shard_whose_store_does_not_belong_there_is_refused(changes: dict[str,
     assert text in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"generation": 79}, "has heard of generation 79, and the coordinator has it between 80 and 90"),
+        ({"generation": 91}, "has heard of generation 91, and the coordinator has it between 80 and 90"),
+        ({"queues": [(5, "/", "q")]}, "has queue 'q' in vhost '/', which is not declared"),
+    ],
+)
+def test_a_store_of_several_hosts_that_was_elected_unclean_serves_and_is_told_of(
+    changes: dict[str, object], text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    members = Members(IDENTITY, lambda _: None, is_one_of_several=True)
+    assert members.enroll(0, msgspec.structs.replace(SHARD, **changes), NOTHING) == 100
+    assert text in caplog.text
+    with pytest.raises(ShardRefused, match="its store is another one"):
+        members.enroll(0, msgspec.structs.replace(SHARD, store="t"), ExpectedQueues({}, 1, frozenset(), 0))
+
+
+def test_a_store_of_several_hosts_that_missed_nothing_is_not_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    known = ExpectedQueues({}, 0, frozenset({5}), 0)
+    said = msgspec.structs.replace(SHARD, queues=[(5, "/", "q")])
+    assert Members(IDENTITY, lambda _: None, is_one_of_several=True).enroll(0, said, known) == 100
+    assert not caplog.text
+
+
 def test_a_new_store_may_serve_where_nothing_is_lost() -> None:
     new = Identity("t", 0, "", 0, 0, False, [])
     assert enroll(new) == [{0: Member("t", 100, 0)}]

@@ -9,7 +9,7 @@ from shardmq.bus.messages.shard import Confirmed, Delivered, PublishRefusal
 from shardmq.errors import ReplyCode
 from shardmq.message.record import pack_many
 from shardmq.message.record_batch import PERSISTENT
-from shardmq.shards.loop import CONVERSATION_EVENTS
+from shardmq.shards.pass_size import CONVERSATION_EVENTS
 from shardmq.topology.entities import Queue
 from tests.shards.driver import consume, numbers
 from tests.shards.inside import Inside, inside

@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from shardmq.bus.dialer import Dialer
 from shardmq.bus.link import LinkLost, LinkOpened
 from shardmq.bus.messages.base import Answer, Call, Inspect, Refusal
 from shardmq.bus.messages.shard import AssignQueue, DropQueue, FromShard
-from shardmq.bus.messages.stores import Enroll, Identity, Recorded
+from shardmq.bus.messages.stores import Enroll, Identity, LinkedGateways, ListGateways, Recorded
 from shardmq.bus.poller import Poller
 from shardmq.topology.entities import Queue
 from tests.shards.driver import BROKER, HEARD, PATIENCE_SECONDS, Shard, enroll
@@ -163,3 +164,16 @@ def test_a_superseded_coordinator_that_calls_again_takes_no_new_queue_away(
     new.tell(Recorded(9))
     assert isinstance(new.ask(AssignQueue([Queue("/", "newest", 10, 0)])), Answer)
     assert shard.queue(9)["name"] == "new"
+
+
+def test_a_coordinator_hears_which_gateways_have_sessions(
+    shard: Shard, coordinators: Callable[[str], Coordinator]
+) -> None:
+    assert shard.queue()["name"] == "q"  # asked by a gateway, which has a session
+    coordinator = coordinators("a")
+    assert isinstance(coordinator.ask(Enroll(BROKER, 2)), Answer)
+    answer = coordinator.ask(ListGateways())
+    assert isinstance(answer, Answer)
+    told = msgspec.convert(answer.result, LinkedGateways)
+    assert told.names == ["gateway-0"]
+    assert 0 < told.seconds < PATIENCE_SECONDS

@@ -1,0 +1,29 @@
+"""What a shard was asked and has not answered."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shardmq.errors import RequestError
+
+OnDone = Callable[[RequestError | None], None]
+"""Called with None when the shard has done it, or with the error."""
+
+OnCounted = Callable[[list[int] | RequestError], None]
+"""Called with how many messages each attempt has on the shard, or with the refusal."""
+
+
+@dataclass(slots=True, eq=False)
+class Deletion:
+    """A queue whose deletion is to be prepared."""
+
+    if_unused: bool
+    if_empty: bool
+    on_prepared: OnDone
+
+
+@dataclass(slots=True, eq=False)
+class Preparation:
+    """A transaction to be prepared."""
+
+    attempts: list[int]
+    on_counted: OnCounted

@@ -1,0 +1,33 @@
+"""How much has come in a pass."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from shardmq.bus.messages.base import Call
+from shardmq.bus.messages.columns import Publishes, entries_of
+from shardmq.bus.messages.shard import AtomicCommit, Publish
+
+CONVERSATION_EVENTS: Final = 4
+CONVERSATION_BYTES: Final = 4096
+"""A pass no larger than this may be one of a client that waits for each answer before it goes on."""
+
+
+def is_small(events: Sequence[tuple[Any, Any]]) -> bool:
+    """Whether what came may be said by a client that waits for each answer."""
+    if not 0 < len(events) <= CONVERSATION_EVENTS:
+        return False
+    said = sum([entries_of(message) for _, message in events])
+    return said <= CONVERSATION_EVENTS and bytes_of(events) <= CONVERSATION_BYTES
+
+
+def bytes_of(events: Sequence[tuple[Any, Any]]) -> int:
+    """Bytes of the records that were published."""
+    total = 0
+    for _, message in events:
+        if type(message) is Publish:
+            total += len(message.batch.records)
+        elif type(message) is Publishes:
+            total += message.size
+        elif type(message) is Call and type(message.message) is AtomicCommit:
+            total += sum([len(publish.batch.records) for publish in message.message.publishes])
+    return total
