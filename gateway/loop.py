@@ -36,8 +36,9 @@ class GatewayLoop:
         self._is_busy = True  # since the last tick
         self._woken = asyncio.Event()
         state.wake = self._wake
+        state.on_link = self._read
         for link in state.all_links:
-            self._loop.add_reader(link.dialer.socket.fileno(), self._drain, link)
+            self._read(link)
 
     async def run(self) -> None:
         """Tick until cancelled."""
@@ -68,6 +69,9 @@ class GatewayLoop:
         for link in self._state.all_links:
             self._loop.remove_reader(link.dialer.socket.fileno())
         self._state.close()
+
+    def _read(self, link: ShardLink | CoordinatorLink) -> None:
+        self._loop.add_reader(link.dialer.socket.fileno(), self._drain, link)
 
     def _wake(self) -> None:
         self._loop.call_soon(self._end_pass)

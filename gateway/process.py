@@ -35,6 +35,10 @@ their own below it: what is let in here can be decoded there."""
 READY_CHECK_SECONDS: Final = 0.01
 """Time between two looks whether the coordinator and the shards are there."""
 
+SHARDS_SECONDS: Final = 3.0
+"""For shards of several hosts, once the coordinator is there. An election takes about as long. A shard whose replicas
+are all away may not come back for hours, and keeps nobody from the others."""
+
 if TYPE_CHECKING:
     from shardmq.gateway.links.shard import ShardLink
     from shardmq.gateway.state.primaries import PrimaryFinder
@@ -113,10 +117,7 @@ async def _serve(options: GatewayOptions) -> None:
     ticking = asyncio.create_task(loop.run())
     stopped = asyncio.create_task(stop.wait())
     try:
-        while not state.is_ready and not stop.is_set():
-            await asyncio.wait((ticking, stopped), timeout=READY_CHECK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-            if ticking.done():
-                ticking.result()
+        await _ready(state, ticking, stopped, SHARDS_SECONDS if options.join else float("inf"))
         server = Server(state, options.host, options.port, options.tls, options.message_bytes_max)
         if not stop.is_set():
             await server.listen()
@@ -137,6 +138,27 @@ async def _serve(options: GatewayOptions) -> None:
         loop.close()
         if exporter is not None:
             exporter.close()
+
+
+async def _ready(
+    state: GatewayState, ticking: "asyncio.Task[None]", stopped: "asyncio.Task[bool]", shards_seconds: float
+) -> None:
+    """Wait until clients may come, or this process is to stop.
+
+    Args:
+        state: of the gateway.
+        ticking: what turns its loop.
+        stopped: done when it is to stop.
+        shards_seconds: to wait for shards once the coordinator has told what there is.
+    """
+    loop = asyncio.get_running_loop()
+    end = float("inf")
+    while not state.is_ready and not stopped.done() and loop.time() < end:
+        if state.coordinator.is_synced and end == float("inf"):
+            end = loop.time() + shards_seconds
+        await asyncio.wait((ticking, stopped), timeout=READY_CHECK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if ticking.done():
+            ticking.result()
 
 
 async def _find(join: str, name: str, stop: asyncio.Event) -> "tuple[PrimaryDirectory, tuple[str, ...]] | None":

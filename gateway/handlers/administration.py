@@ -16,15 +16,19 @@ from shardmq.gateway.handlers.client_lists import gather_rows
 from shardmq.gateway.handlers.replies import CommandSequence, done
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.client import Client
+from shardmq.gateway.state.gateway import HostOperations
 from shardmq.protocol.native.operations.administration import (
     BackupBegin,
     BackupLook,
     ConnectionExpel,
     DefinitionsExport,
     DefinitionsImport,
+    HostDrain,
     LimitsPut,
     PermissionDelete,
     PermissionPut,
+    ShardMove,
+    ShardTransfer,
     TracingPut,
     UserDelete,
     UserPut,
@@ -174,6 +178,36 @@ def watermarks_put(channel: Channel, operation: WatermarksPut, reply: Reply) -> 
     channel.client.perform(SetWatermarks("", operation.memory_bytes, operation.disk_free_bytes), done(reply))
 
 
+def host_drain(channel: Channel, operation: HostDrain, reply: Reply) -> None:
+    """Have everything that a host has moved to others, or let it have replicas again."""
+    check_administrator(channel.client, "draining hosts")
+    _host_operations(channel).drain(operation.host, operation.is_draining, reply)
+
+
+def shard_transfer(channel: Channel, operation: ShardTransfer, reply: Reply) -> None:
+    """Have a shard led by another host."""
+    check_administrator(channel.client, "transferring shards")
+    _host_operations(channel).transfer(operation.shard, operation.host, reply)
+
+
+def shard_move(channel: Channel, operation: ShardMove, reply: Reply) -> None:
+    """Have a replica of a shard on another host."""
+    check_administrator(channel.client, "moving shards")
+    _host_operations(channel).move(operation.shard, operation.source, operation.target, reply)
+
+
+def _host_operations(channel: Channel) -> HostOperations:
+    """What hosts can be asked for.
+
+    Raises:
+        InvalidRequest: there is one host.
+    """
+    operations = channel.client.state.host_operations
+    if operations is None:
+        raise InvalidRequest("this broker is on one host; only one on several has hosts and replicas to be moved")
+    return operations
+
+
 def tracing_put(channel: Channel, operation: TracingPut, reply: Reply) -> None:
     """Change which part of a virtual host's messages is traced."""
     check_administrator(channel.client, "changing tracing")
@@ -240,6 +274,9 @@ REQUESTS: Final[dict[type[Any], Any]] = {
     BackupBegin: backup_begin,
     BackupLook: backup_look,
     WatermarksPut: watermarks_put,
+    HostDrain: host_drain,
+    ShardTransfer: shard_transfer,
+    ShardMove: shard_move,
     TracingPut: tracing_put,
     DefinitionsExport: definitions_export,
     DefinitionsImport: definitions_import,

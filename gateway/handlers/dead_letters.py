@@ -76,8 +76,7 @@ class DeadLetterPublisher:
         self._requests = self.more_confirmed = 0
         self.is_confirming = True
         self._pending: dict[int, _PendingDeadLetter] = {}
-        for link in state.links:
-            link.on_dead_letter = self.republish
+        state.take_dead_letters(self.republish)
 
     def republish(self, link: ShardLink, dead: DeadLetter) -> None:
         """Publish what a shard hands over; it is told when all of it has arrived, or what has not."""

@@ -221,12 +221,13 @@ def _list_transactions(client: Client, reply: Reply) -> None:
         for table in tables:
             for row in table["staged"]:
                 staged[row["number"]].update({name: row[name] for name in STAGED})
-        is_whole = len(tables) == len(state.links)
+        is_whole = len(tables) == count
         state.changed()  # notes the time
         found = [each for each in state.topology.transactions.values() if is_shown(each)]
         reply([transaction_row(each, state.now_ms, staged[each.number] if is_whole else None) for each in found])
 
-    gathering = AnswerCollector(len(state.links), join)
+    count = len(state.links)
+    gathering = AnswerCollector(count, join)
     for link in state.links:
         link.look(Inspect(), gathering.take, ANSWER_SECONDS)
 

@@ -31,6 +31,7 @@ from shardmq.limits import RESERVATION_MS
 from shardmq.protocol.native.operations.reads import (
     DeathsSearch,
     MessagesSearch,
+    QueuePlaces,
     QueueRead,
     QueueReserve,
     QueueSlices,
@@ -56,6 +57,27 @@ def queue_slices(channel: Channel, operation: QueueSlices, reply: Reply) -> None
     queue = _readable(client, operation.queue)
     _check_reservation_if_any(reservation)
     client.state.links[queue.shard].ask(Slices(queue.id, operation.count, reservation), reply)
+
+
+def queue_places(channel: Channel, operation: QueuePlaces, reply: Reply) -> None:
+    """Tell where a queue is, or each partition of a topic, as this gateway knows: no shard is asked.
+
+    Raises:
+        AccessRefused: not permitted.
+        NotFound: no such queue or topic.
+        ResourceLocked: it is exclusive to another connection.
+    """
+    client, name = channel.client, operation.queue
+    if (client.vhost, name) in client.state.topology.queues:
+        queues = [_readable(client, name)]
+    else:
+        queues = _partitions(client, name)
+    primaries = client.state.primaries
+    rows = []
+    for number, queue in enumerate(queues):
+        host, gateway = ("", "") if primaries is None else primaries.leader(client.state.links[queue.shard].name)
+        rows.append({"partition": number, "queue": queue.name, "shard": queue.shard, "host": host, "gateway": gateway})
+    reply(rows)
 
 
 def queue_read(channel: Channel, operation: QueueRead, reply: Reply) -> None:
@@ -96,11 +118,7 @@ def messages_search(channel: Channel, operation: MessagesSearch, reply: Reply) -
     if (client.vhost, name) in client.state.topology.queues:
         kind, queues = "queue", [_readable(client, name)]
     else:
-        kind = "topic"
-        try:
-            queues = partitions_read(client, name)
-        except NotFound as fault:
-            raise NotFound(f"no queue, stream or topic '{name}' in vhost '{client.vhost}'; declare it first") from fault
+        kind, queues = "topic", _partitions(client, name)
     if number >= len(queues):
         raise no_partition(client, name, number, len(queues), kind)
     queue = queues[number]
@@ -185,6 +203,13 @@ def reservation_end(channel: Channel, operation: ReservationEnd, reply: Reply) -
     client.state.links[queue.shard].ask(message, shaped(reply, lambda messages: {"messages": messages}))
 
 
+def _partitions(client: Client, name: str) -> list[Queue]:
+    try:
+        return partitions_read(client, name)
+    except NotFound as fault:
+        raise NotFound(f"no queue, stream or topic '{name}' in vhost '{client.vhost}'; declare it first") from fault
+
+
 def _readable(client: Client, name: str) -> Queue:
     client.permissions.check_read(name, "queue")
     return client.queue(name)
@@ -214,6 +239,7 @@ def _check_rising(name: str, ranges: list[tuple[int, int]]) -> None:
 
 REQUESTS: Final[dict[type[Any], Any]] = {
     QueueSlices: queue_slices,
+    QueuePlaces: queue_places,
     QueueRead: queue_read,
     MessagesSearch: messages_search,
     DeathsSearch: deaths_search,

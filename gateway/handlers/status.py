@@ -14,7 +14,7 @@ ANSWER_SECONDS: Final = 2.0
 def gather(state: GatewayState, reply: Reply) -> None:
     """Ask every process for its status; the result has `processes` and `queues`, one table for each.
 
-    In a broker on several hosts it has `groups` of replicas as well, and where processes run.
+    In a broker on several hosts it has `hosts`, `groups` of replicas and `findings` as well, and where processes run.
     """
 
     def join(processes: list[dict[str, Any]]) -> None:
@@ -25,12 +25,8 @@ def gather(state: GatewayState, reply: Reply) -> None:
             others += table.pop("others") if table["role"] == "coordinator" else ()
         processes = sorted([*processes, *others], key=lambda row: (row["role"], len(row["process"]), row["process"]))
         queues.sort(key=lambda row: (row["vhost"], row["name"]))
-        primaries = state.primaries
-        if primaries is None:
-            reply({"processes": processes, "queues": queues})
-            return
-        placed = [{**row, **primaries.place(row["process"])} for row in processes]
-        reply({"processes": placed, "queues": queues, "groups": primaries.table()})
+        result = {"processes": processes, "queues": queues}
+        reply(result if state.primaries is None else {**result, **state.primaries.standing(processes)})
 
     collector = AnswerCollector(len(state.links) + 2, join)
     collector.take(state.table())

@@ -96,7 +96,7 @@ def queue_declare(channel: Channel, operation: QueueDeclare, reply: Reply) -> No
         name = SERVER_NAMED + base64.urlsafe_b64encode(secrets.token_bytes(SERVER_NAME_BYTES)).decode().rstrip("=")
     client.permissions.check_configure(name, "queue")
     dead_letters = operation.arguments.get(DEAD_LETTER_EXCHANGE)
-    if there is not None:
+    if there is not None and not client.is_elsewhere(there):  # else the coordinator knows whether its owner lives
         client.queue(name)
     elif isinstance(dead_letters, str):
         client.permissions.check_read(name, "queue")

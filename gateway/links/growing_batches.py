@@ -4,6 +4,7 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from shardmq.bus.messages.base import BusMessage
 from shardmq.bus.messages.shard import Publish
 from shardmq.gateway.links.posted_publishes import PostedPublishes
 from shardmq.gateway.links.publish_columns import COLUMN_BYTES_MAX, post_columns
@@ -26,6 +27,9 @@ class GrowingBatches(PostedPublishes):
 
     Attributes:
         growing: batches that are not posted, each of them once for every queue of its route.
+        kept_until: until when what is posted waits for the shard to be led by another host, in monotonic seconds; None
+            where that is not awaited.
+        has_heirs: whether another host may lead the shard when its own dies; the owner sets it.
     """
 
     def __init__(
@@ -37,6 +41,9 @@ class GrowingBatches(PostedPublishes):
     ) -> None:
         super().__init__(name, exists)
         self._dialer = dialer
+        self._say: Callable[[BusMessage], None] = dialer.post
+        self.kept_until: float | None = None
+        self.has_heirs = False
         self._stamp = stamp
         self._numbers = 0  # publishes posted in this session
         self.growing: dict[Place, SentBatch | PlannedBatch] = {}
@@ -71,7 +78,7 @@ class GrowingBatches(PostedPublishes):
         for is_small, found in groupby(planned, _is_small):
             batches = list(found)
             if is_small and len(batches) > 1:
-                self._numbers = post_columns(batches, self._numbers, self._stamp, self._dialer.post, self._posted)
+                self._numbers = post_columns(batches, self._numbers, self._stamp, self._say, self._posted)
             else:
                 for batch in batches:
                     self._post_whole(batch.whole())
@@ -101,7 +108,21 @@ class GrowingBatches(PostedPublishes):
         self._numbers += 1
         grown.number = self._numbers
         self._posted.append(grown)
-        self._dialer.post(publish)
+        self._say(publish)
+
+    def _keep(self, until: float | None) -> None:
+        """Say nothing of what is posted until then; None has it said again."""
+        self.kept_until = until
+        self._say = self._dialer.post if until is None else _unsaid
+
+    def _post_kept(self) -> None:
+        """Post in a new session what waits for its confirm, in its order."""
+        posted = list(self._posted)
+        self.forget()
+        self._numbers = 0
+        for batch in posted:
+            for part in (batch,) if isinstance(batch, SentBatch) else batch.parts():
+                self._post_whole(part)
 
     def _begin_batch(self, publish: Publish, header: tuple[object, ...], sender: tuple[int, int, int]) -> SentBatch:
         growing, batch = self.growing, publish.batch
@@ -134,6 +155,10 @@ class GrowingBatches(PostedPublishes):
         for place in places:
             growing[place] = begun
         return begun
+
+
+def _unsaid(_message: BusMessage) -> None:
+    """It is posted once the shard is there."""
 
 
 def _is_small(batch: PlannedBatch) -> bool:

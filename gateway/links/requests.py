@@ -10,11 +10,15 @@ import msgspec
 
 from shardmq.bus.coordinator_link import Reply
 from shardmq.bus.dialer import Dialer
+from shardmq.bus.link import LinkLost
 from shardmq.bus.messages.base import Answer, Call, Refusal, Request, result_of
 from shardmq.bus.messages.reads import EndReservation
 from shardmq.bus.messages.shard import Consume, FromShard, Got, Nack
 from shardmq.errors import ReplyCode, Timeout, Unavailable, request_error
-from shardmq.limits import DECLARE_SECONDS
+from shardmq.limits import DECLARE_SECONDS, HANDOVER_SECONDS
+
+UNCERTAIN: Final = "stored or not is not certain; publish again"
+"""What publishers are told of messages that a shard took in, or did not, before it went away."""
 
 FOREVER: Final = math.inf
 """A consumer that runs is resumed however long its shard was away."""
@@ -36,6 +40,11 @@ def _is_start_of_a_consumer(asked: _Asked) -> bool:
 def _is_told_at_once(message: Any) -> bool:
     """Whether an unknown queue is an answer: its declaration is asked for again, its reservation is over."""
     return bool(getattr(message, "reservation", "") or getattr(message, "is_declared", type(message) is EndReservation))
+
+
+def _rests_on_deliveries(message: Any) -> bool:
+    """Whether it settles what consumers were delivered, in the session in which they were."""
+    return bool(message.settled or message.returned)
 
 
 class Requests:
@@ -70,6 +79,7 @@ class Requests:
         self._given_up: dict[int, _Asked] = {}  # their answers may still come
         self._answered = self._handled = -1  # as many of all messages that were posted are known to be carried out
         self._is_silent = False  # it let a deadline pass, and has answered nothing since
+        self._waits_until = 0.0  # until when another host is awaited to lead the shard
 
     @property
     def is_quiet(self) -> bool:
@@ -101,7 +111,7 @@ class Requests:
         elif message.may_repeat:
             self._waiting.append(_Asked(message, reply, time.monotonic() + seconds))
         else:
-            reply(Unavailable(f"{self._name} is not there now; try again"))
+            self._wait_or_refuse(_Asked(message, reply, math.inf))
 
     def look(self, message: Request[Any], reply: Reply, seconds: float) -> None:
         """Ask for what is only shown: a shard that let a deadline pass is left out until it answers something.
@@ -179,25 +189,45 @@ class Requests:
     def opened(self) -> None:
         """Send what has waited for the shard."""
         self._is_silent = False
+        self._waits_until = 0.0
         self._starts.clear()
         waiting, self._waiting = self._waiting, []
         for asked in waiting:
             if self._is_wanted(asked.message):
+                asked.deadline = asked.deadline if asked.message.may_repeat else math.inf
                 self._send(asked)
 
-    def lost(self, reason: str) -> None:
+    def lost(self, lost: LinkLost) -> None:
         """Have requests wait for the shard to be back, and refuse those that may not be repeated."""
         self._answered = self._handled = -1
-        lost = [*self._early, *self._asked.values()]
+        self._waits_until = time.monotonic() + HANDOVER_SECONDS if lost.is_settled else 0.0
+        asked = [*self._early, *self._asked.values()]
         self._early, self._asked = [], {}
         # Nearly every request may be asked twice; their deadlines stand. Consumers are started anew.
-        starts = [each for each in lost if _is_start_of_a_consumer(each)]
+        starts = [each for each in asked if _is_start_of_a_consumer(each)]
         self._starts.update((each.message.consumer, each.reply) for each in starts)
-        self._waiting += [each for each in lost if each.message.may_repeat and not _is_start_of_a_consumer(each)]
-        for each in [each for each in lost if not each.message.may_repeat]:
-            each.reply(
-                Timeout(
-                    f"{self._name} went away before it answered: it was done or not, which is not certain ({reason})"
+        for each in [each for each in asked if not _is_start_of_a_consumer(each)]:
+            if each.message.may_repeat:
+                self._waiting.append(each)
+            elif not lost.is_settled:
+                each.reply(
+                    Timeout(
+                        f"{self._name} went away before it answered: it was done or not, which is not certain "
+                        f"({lost.reason})"
+                    )
                 )
-            )
+            else:
+                self._wait_or_refuse(each)
         self._given_up.clear()
+
+    def _wait_or_refuse(self, asked: _Asked) -> None:
+        """Have what may not be repeated, and was not carried out, wait for a shard that is about to be back."""
+        if time.monotonic() >= self._waits_until:
+            asked.reply(Unavailable(f"{self._name} is not there now; try again"))
+        elif _rests_on_deliveries(asked.message):
+            asked.reply(
+                Unavailable(f"{self._name} moves to another host, and deliveries return: nothing was done; try again")
+            )
+        else:
+            asked.deadline = self._waits_until
+            self._waiting.append(asked)

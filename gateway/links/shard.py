@@ -35,13 +35,14 @@ from shardmq.errors import ReplyCode, RequestError, request_error
 from shardmq.gateway.links.common_deliveries import CommonDeliveries
 from shardmq.gateway.links.consumer import Consumer, Receiver
 from shardmq.gateway.links.publish_window import PublishWindow
-from shardmq.gateway.links.requests import FOREVER, Requests
+from shardmq.gateway.links.requests import FOREVER, UNCERTAIN, Requests
 from shardmq.gateway.links.settlements import post_acks
 from shardmq.limits import DECLARE_SECONDS, DELIVERY_CREDIT_SHARE
 from shardmq.message.record_batch import RecordBatch
 
 
-def _no_publisher(_link: "ShardLink", dead: DeadLetter) -> None:
+def no_publisher(_link: "ShardLink", dead: DeadLetter) -> None:
+    """Take dead letters before anybody does, which is a bug."""
     raise AssertionError(f"nobody takes the dead letters of queue {dead.queue}")
 
 
@@ -92,9 +93,10 @@ class ShardLink:
         self.knows_all = self.may_follow = False
         self.newest: RecordBatch | None = None
         confirms = self.confirms = PublishWindow(dialer, name, exists, stamp)
+        confirms.has_heirs = not dialer.address  # it is sent to whichever leads
         self.publish, self.publish_planned = confirms.add, confirms.add_planned
         self.publish_numbered, self.publish_run = confirms.add_numbered, confirms.add_run
-        self.on_dead_letter: Callable[[ShardLink, DeadLetter], None] = _no_publisher
+        self.on_dead_letter: Callable[[ShardLink, DeadLetter], None] = no_publisher
         self._alarms = alarms
         self._changed = changed
         self._consumers: dict[int, Consumer] = {}
@@ -344,9 +346,12 @@ class ShardLink:
         self._is_urgent = True  # a shard that is long in answering hears from here all the same
         for lost in self.dialer.tick(now):
             self._on_lost(lost)
+        self.confirms.tick(now)
         self._requests.tick(now)
 
     def _on_opened(self, _opened: LinkOpened) -> None:
+        self.confirms.opened()
+        self._changed()
         starting = self._requests.starting
         for consumer in list(self._consumers.values()):
             consumer.hold(-consumer.unacked)
@@ -381,14 +386,15 @@ class ShardLink:
         self.knows_all = False
         self._out_of_service.clear()
         self._common.clear()
-        self.confirms.lost(
-            f"{self.name} went away before it confirmed: stored or not is not certain; publish again ({lost.reason})"
-        )
+        if lost.is_settled:
+            self.confirms.keep()
+        else:
+            self.confirms.lost(f"{self.name} went away before it confirmed: {UNCERTAIN} ({lost.reason})")
         for consumer in self._touched:
             consumer.settled = []
         self._touched.clear()
         for consumer in list(self._consumers.values()):
             self._forget_loans(consumer)
-        self._requests.lost(lost.reason)
+        self._requests.lost(lost)
         self._alarms.forget(self.name)
         self._changed()

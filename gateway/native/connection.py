@@ -176,6 +176,8 @@ class NativeConnection(Outbox):
         self.host.opened(self, client)
         self._reader.allow(REQUEST_BYTES_MAX, larger_frames(self.message_bytes_max, client.is_administrator))
         properties = server_properties(operation.heartbeat, self.message_bytes_max, self.state.topology.grown_to)
+        if self.state.primaries is not None:
+            properties["host"] = self.state.name.rpartition(".")[0]
         if client.is_administrative:
             properties["tags"] = list(client.tags)
         self.send(Ok(operation.request, 0, properties))

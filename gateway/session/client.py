@@ -182,6 +182,10 @@ class Client:
             )
         return queue
 
+    def is_elsewhere(self, queue: Queue) -> bool:
+        """Whether a queue is exclusive to a client of another gateway, or of an earlier life of this one."""
+        return bool(queue.owner) and not queue.owner.startswith(f"{self.state.origin:016x}.")
+
     def check_transaction(self, number: int) -> None:
         """Make sure that a transaction is here, undecided, and the user's: an administrator has all of them.
 

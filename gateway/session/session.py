@@ -32,7 +32,7 @@ class Session:
             raise ChannelError(f"channel {number} cannot be opened; channels are 1 to {most}")
         channel = self.channels[number] = Channel(self.client, number)
         self.client.channels += 1
-        self.client.state.traffic.churn["channels_opened"] += 1
+        self.client.state.traffic.churn["channels_opened"] += not self.client.serves_http
         self.client.state.events.channel_created(self.client, number)
         return channel
 
@@ -41,7 +41,7 @@ class Session:
         channel = self.channels.pop(number, None)
         if channel is not None:
             self.client.channels -= 1
-            self.client.state.traffic.churn["channels_closed"] += 1
+            self.client.state.traffic.churn["channels_closed"] += not self.client.serves_http
             channel.close()
             self.client.state.events.channel_closed(self.client, number)
 

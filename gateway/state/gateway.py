@@ -10,14 +10,16 @@ from weakref import WeakValueDictionary
 from shardmq.bus.coordinator_link import CoordinatorLink
 from shardmq.bus.curve import NO_KEYS, CurveKeys
 from shardmq.bus.dialer import Dialer
-from shardmq.bus.messages.coordinator import FromCoordinator
+from shardmq.bus.messages.coordinator import SHARDS_REACHED, FromCoordinator
+from shardmq.bus.messages.dead_letters import DeadLetter
 from shardmq.bus.messages.shard import FromShard
 from shardmq.bus.poller import context
+from shardmq.errors import RequestError
 from shardmq.gateway.events.clients import ClientEvents
 from shardmq.gateway.events.exchange import EventExchange
 from shardmq.gateway.events.firehose import Firehose
 from shardmq.gateway.events.topology import TopologyEvents
-from shardmq.gateway.links.shard import ShardLink
+from shardmq.gateway.links.shard import ShardLink, no_publisher
 from shardmq.gateway.state.alarms import Alarms
 from shardmq.gateway.state.direct_replies import DirectReplies
 from shardmq.gateway.state.growth import Growth
@@ -40,11 +42,27 @@ from shardmq.topology.topology import Topology
 class Primaries(Protocol):
     """Knows the hosts of a broker, and what they do."""
 
-    def table(self) -> list[dict[str, Any]]:
-        """A row for each group of replicas."""
+    def told(self) -> dict[str, Any]:
+        """What this process tells of them, as part of its row of the status."""
 
-    def place(self, process: str) -> dict[str, Any]:
-        """Where the process of a group is, as fields of its row of the status."""
+    def leader(self, group: str) -> tuple[str, str]:
+        """The host that leads a group, and where clients reach its gateways."""
+
+    def standing(self, processes: list[dict[str, Any]]) -> dict[str, Any]:
+        """How hosts and groups are, and what is wrong with them. The rows of processes get where each of them is."""
+
+
+class HostOperations(Protocol):
+    """What administrators may have done with the hosts of a broker; `done` is called with a refusal, or None."""
+
+    def drain(self, host: str, is_draining: bool, done: Callable[[RequestError | None], object]) -> None:
+        """Have everything that a host has move to others, or let it have replicas again."""
+
+    def transfer(self, group: str, host: str, done: Callable[[RequestError | None], object]) -> None:
+        """Have a group led by another host."""
+
+    def move(self, group: str, source: str, target: str, done: Callable[[RequestError | None], object]) -> None:
+        """Have a replica of a group on another host."""
 
 
 class Writer(Protocol):
@@ -77,7 +95,7 @@ class GatewayState:
         topology: the replica.
         coordinator: the link to the coordinator.
         links: the links to the shards, by number.
-        all_links: both.
+        all_links: both, and those to shards that were added and have not been there yet.
         routes: of the topology.
         find_route: `routes.find`, bound once, as every publish calls it.
         topology_changes: how often the topology or permissions have changed: what was derived from them is over then.
@@ -103,7 +121,9 @@ class GatewayState:
         retuned: channels whose limits are others from the end of the pass on.
         ticking: called with the monotonic time at every tick.
         wake: schedules the end of the pass; the loop sets it.
+        on_link: called with each link to a shard that is added; the loop sets it.
         primaries: of a broker on several hosts; None of one.
+        host_operations: the same.
     """
 
     def __init__(
@@ -140,6 +160,10 @@ class GatewayState:
         self.passes = 0
         self.links = [self._shard_link(number, address) for number, address in enumerate(shards)]
         self.all_links: tuple[ShardLink | CoordinatorLink, ...] = (self.coordinator, *self.links)
+        self._coming: list[ShardLink] = []
+        self._identity: tuple[str, int] | None = None
+        self._on_dead_letter: Callable[[ShardLink, DeadLetter], None] = no_publisher
+        self.on_link: Callable[[ShardLink], None] = lambda _link: None
         self.coordinator.identified = self._call_shards
         self.routes = Routes(self.topology, self.links, self.traffic)
         self.find_route = self.routes.find
@@ -153,6 +177,7 @@ class GatewayState:
         self.retuned: list[RetunedChannel] = []
         self.wake: Callable[[], object] = lambda: None
         self.primaries: Primaries | None = None
+        self.host_operations: HostOperations | None = None
         limit = memory_default(len(shards) + 1) if rss_bytes_max is None else rss_bytes_max
         self.watermarks = WatermarkMonitor(name, limit, "clients have to read what is sent to them")
         self.lender = Lender(limit // LOANS_SHARE)
@@ -202,6 +227,35 @@ class GatewayState:
         given = dialer, name, self.changed, self.topology.has_queue, self.stamp, self.alarms
         return ShardLink(*given) if self._make_link is None else self._make_link(self.topology, self._pass_time, *given)
 
+    def add_shards(self, count: int) -> list[ShardLink]:
+        """Call shards that were added, up to so many of all. Each is one of `links` once it has been there.
+
+        Returns:
+            The links that are new, which call nobody before they are redirected.
+        """
+        added = []
+        for number in range(len(self.links) + len(self._coming), count):
+            link = self._shard_link(number, "")
+            link.on_dead_letter = self._on_dead_letter
+            if self._identity is not None:
+                link.dialer.call_as(*self._identity)
+            self._coming.append(link)
+            self.all_links = (*self.all_links, link)
+            self.on_link(link)
+            added.append(link)
+        return added
+
+    def take_in_shards(self, count: int = 0) -> None:
+        """Have added shards be of `links` that are there now, and whether they are or not up to so many of all."""
+        while self._coming and (self._coming[0].is_open or len(self.links) < count):
+            self.links.append(self._coming.pop(0))
+
+    def take_dead_letters(self, publisher: Callable[[ShardLink, DeadLetter], None]) -> None:
+        """Have dead letters that shards hand over taken by a publisher."""
+        self._on_dead_letter = publisher
+        for link in self.links:
+            link.on_dead_letter = publisher
+
     @property
     def is_ready(self) -> bool:
         """Whether the topology is here and every shard is there."""
@@ -227,7 +281,10 @@ class GatewayState:
 
     def table(self) -> dict[str, Any]:
         """This gateway's row of the status: vitals, connections, channels and consumers, and its alarms."""
-        return {**vitals(self.name, "gateway"), **self._census(), "alarms": self.alarms.of(self.name)}
+        row = {**vitals(self.name, "gateway"), **self._census(), "alarms": self.alarms.of(self.name)}
+        if self.primaries is None:
+            return row
+        return {**row, SHARDS_REACHED: len(self.links), **self.primaries.told()}
 
     def permissions(self, user: str, vhost: str) -> Permissions:
         """What a user may do in a virtual host: the same object for all sessions that have it."""
@@ -266,7 +323,8 @@ class GatewayState:
 
     def _call_shards(self, broker: str, generation: int) -> None:
         """Dial the shards, once it is known which broker this gateway belongs to: others' shards refuse it."""
-        for link in self.links:
+        self._identity = broker, generation
+        for link in (*self.links, *self._coming):
             link.dialer.call_as(broker, generation)
             if not link.is_open:
                 link.tick(time.monotonic())

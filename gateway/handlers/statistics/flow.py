@@ -192,6 +192,7 @@ class Flow:
             "alarms": state.alarms.of(state.name),
             "flow": vhosts,
             "churn": {"counts": dict(traffic.churn), "rates": self._churn.rates("")},
+            **({} if state.primaries is None else state.primaries.told()),
         }
         if is_detailed:
             row |= {**resources(), "limits": state.limits, "measures": self._measures(sums)}

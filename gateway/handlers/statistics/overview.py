@@ -48,7 +48,7 @@ def sum_up(state: GatewayState, vhosts: Collection[str], sees_all: bool, is_deta
             **_flow(processes, vhosts),
             "churn": _churn(processes),
             "away": [link.name for link in state.links if not link.is_open],
-            "silent": sorted({link.name for link in state.links} - {table["process"] for table in shards}),
+            "silent": sorted({link.name for link in state.links} - {_shard_of(table) for table in shards}),
             "object_totals": _object_totals(state, processes, vhosts),
             "vhosts": {
                 vhost: {**_queue_totals(shards, (vhost,)), "flow": _flow(processes, (vhost,))} for vhost in vhosts
@@ -62,7 +62,7 @@ def sum_up(state: GatewayState, vhosts: Collection[str], sees_all: bool, is_deta
             result["alarms"] = sorted({text for table in processes for text in table.get("alarms", ())})
             shown = [{name: table[name] for name in table if name not in _SUMMED} for table in processes]
             if state.primaries is not None:
-                shown = [{**row, **state.primaries.place(row["process"])} for row in shown]
+                result |= state.primaries.standing(shown)
             result["processes"] = sorted(shown, key=lambda row: (row["role"], len(row["process"]), row["process"]))
         reply(result)
 
@@ -72,6 +72,11 @@ def sum_up(state: GatewayState, vhosts: Collection[str], sees_all: bool, is_deta
     state.coordinator.inspect(collector.take, ANSWER_SECONDS, "overview", query)
     for link in state.links:
         link.look(ShardStatistics(is_detailed), collector.take, ANSWER_SECONDS)
+
+
+def _shard_of(table: Row) -> str:
+    """The name of a shard that answered, without the host that its process is on: `shard-0` of `a.shard-0`."""
+    return str(table["process"]).rpartition(".")[2]
 
 
 def _sum(tables: list[Row]) -> Row:

@@ -18,7 +18,7 @@ from shardmq.protocol.native.operations.basic import (
     BasicPublish,
     BasicRefused,
 )
-from shardmq.protocol.native.operations.reads import QueueRead, QueueReserve, QueueSlices, ReservationEnd
+from shardmq.protocol.native.operations.reads import QueuePlaces, QueueRead, QueueReserve, QueueSlices, ReservationEnd
 from shardmq.protocol.native.operations.topology import (
     ExchangeBind,
     ExchangeDeclare,
@@ -114,6 +114,7 @@ NEEDS: list[tuple[Any, tuple[Any, ...], dict[str, str]]] = [
     (BasicGet, ("there",), {"read": "^there$"}),
     (QueuePeek, ("there", 0, 1), {"read": "^there$"}),
     (QueuePurge, ("there",), {"read": "^there$"}),
+    (QueuePlaces, ("there",), {"read": "^there$"}),
     (QueueSlices, ("there", 1), {"read": "^there$"}),
     (QueueRead, ("there", 0, 1, 1), {"read": "^there$"}),
     (QueueReserve, ("there", "aside"), {"read": "^there$"}),
