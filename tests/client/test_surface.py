@@ -31,10 +31,11 @@ VERBS = {
         "group_reset",
     ),
     *("exchange_bind", "exchange_declare", "exchange_delete", "exchange_unbind", "publisher", "queue_bind"),
-    *("queue_declare", "queue_delete", "queue_peek", "queue_purge", "queue_read", "queue_reserve", "queue_slices"),
+    *("queue_declare", "queue_delete", "queue_peek", "queue_places", "queue_purge", "queue_read", "queue_reserve"),
     *(
         "deaths_search",
         "messages_search",
+        "queue_slices",
         "queue_unbind",
         "reservation_end",
         "topic_declare",
@@ -70,6 +71,7 @@ OF_A_CONNECTION = {
         "user_delete",
     ),
     *("user_put", "vhost_delete", "vhost_put", "watermarks_put"),
+    *("host_drain", "shard_transfer", "shard_move"),
 }
 OF_A_PUBLISHER = {"close", "flush", "publish", "publish_keyed", "publish_many", "unconfirmed"}
 OF_A_MESSAGE = {

@@ -20,6 +20,7 @@ class ServerProperties(msgspec.Struct, frozen=True):
         tags: of the user, where this is an administrative session.
         record_keys: whether it takes publishes in which each message has a routing key of its own.
         growth: a number that rises whenever a topic gets partitions; 0 where it tells of none.
+        host: the name of its host, in a broker on several hosts; "" in others.
     """
 
     product: str = ""
@@ -32,6 +33,25 @@ class ServerProperties(msgspec.Struct, frozen=True):
     tags: tuple[str, ...] = ()
     record_keys: bool = False
     growth: int = 0
+    host: str = ""
+
+
+class QueuePlace(msgspec.Struct, frozen=True):
+    """Where a queue is, or a partition of a topic.
+
+    Attributes:
+        partition: its number in the topic; 0 for a queue.
+        queue: its name.
+        shard: the number of its shard.
+        host: the name of the host that leads the shard; "" in a broker on one machine, and while nobody leads.
+        gateway: where clients reach that host, as host:port; "" likewise.
+    """
+
+    partition: int
+    queue: str
+    shard: int
+    host: str
+    gateway: str
 
 
 class QueueDeclared(msgspec.Struct, frozen=True):

@@ -112,6 +112,36 @@ class AdministrationRequests(ABC):
         """
         await self._ask(administration.watermarks_put(memory_bytes, disk_free_bytes))
 
+    async def host_drain(self, host: str, is_draining: bool = True) -> None:
+        """Have everything that a host of a broker on several has moved to others, while the broker goes on.
+
+        Returns once that is noted; `status()` tells how far it is.
+
+        Args:
+            host: its name; one that is away can be drained as well.
+            is_draining: False to let it have replicas again.
+        """
+        await self._ask(administration.host_drain(host, is_draining))
+
+    async def shard_transfer(self, shard: str, host: str) -> None:
+        """Have a shard led by another host that is in sync. Returns once that is noted.
+
+        Args:
+            shard: as `shard-0`, or `coordinator`.
+            host: its name.
+        """
+        await self._ask(administration.shard_transfer(shard, host))
+
+    async def shard_move(self, shard: str, source: str, target: str) -> None:
+        """Have a replica of a shard on another host; there is never one fewer. Returns once that is noted.
+
+        Args:
+            shard: as `shard-0`, or `coordinator`.
+            source: the host that has one.
+            target: the host that is to have it.
+        """
+        await self._ask(administration.shard_move(shard, source, target))
+
     async def tracing_put(self, vhost: str, sample: float = 1.0) -> None:
         """Copy what is published and delivered in a virtual host to its exchange `amq.rabbitmq.trace`.
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from shardmq.client.api.defaults import PEEK_COUNT, READ_COUNT, SEARCH_COUNT
 from shardmq.client.api.message import Message
-from shardmq.client.api.results import DeathsPage, QueueSlice, Reserved, SearchPage
+from shardmq.client.api.results import DeathsPage, QueuePlace, QueueSlice, Reserved, SearchPage
 from shardmq.client.core.requests import reads
 from shardmq.client.core.requests.request import Request
 from shardmq.limits import RANGES_MAX
@@ -47,6 +47,19 @@ class ReadRequests(ABC):
             The parts, in the queue's order: numbers of messages that may be read as often as one likes.
         """
         return await self._ask(reads.queue_slices(queue, count, reservation))
+
+    async def queue_places(self, queue: str) -> list[QueuePlace]:
+        """Return where a queue is, or each partition of a topic: by which host it is led, in a broker on several.
+
+        Every gateway serves all of them; who reads much may do so by that of the host that leads.
+
+        Args:
+            queue: a queue, a stream or a topic.
+
+        Raises:
+            NotFound: there is none.
+        """
+        return await self._ask(reads.queue_places(queue))
 
     async def queue_read(
         self, queue: str, first: int, end: int, count: int = READ_COUNT, reservation: str = ""

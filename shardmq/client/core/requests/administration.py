@@ -12,9 +12,12 @@ from shardmq.protocol.native.operations.administration import (
     ConnectionExpel,
     DefinitionsExport,
     DefinitionsImport,
+    HostDrain,
     LimitsPut,
     PermissionDelete,
     PermissionPut,
+    ShardMove,
+    ShardTransfer,
     TracingPut,
     UserDelete,
     UserPut,
@@ -117,6 +120,24 @@ def connection_expel(connection: str, reason: str) -> Request[None]:
 def watermarks_put(memory_bytes: int | None, disk_free_bytes: int | None) -> Request[None]:
     """Set watermarks of all processes."""
     return Request("setting watermarks", nothing, WatermarksPut(0, 0, memory_bytes, disk_free_bytes))
+
+
+def host_drain(host: str, is_draining: bool) -> Request[None]:
+    """Have everything that a host has moved to others, or let it have replicas again."""
+    check_names(host=host)
+    return Request(f"draining host '{host}'", nothing, HostDrain(0, 0, host, is_draining))
+
+
+def shard_transfer(shard: str, host: str) -> Request[None]:
+    """Have a shard led by another host."""
+    check_names(shard=shard, host=host)
+    return Request(f"transferring {shard} to '{host}'", nothing, ShardTransfer(0, 0, shard, host))
+
+
+def shard_move(shard: str, source: str, target: str) -> Request[None]:
+    """Have a replica of a shard on another host."""
+    check_names(shard=shard, source=source, target=target)
+    return Request(f"moving {shard} from '{source}' to '{target}'", nothing, ShardMove(0, 0, shard, source, target))
 
 
 def tracing_put(vhost: str, sample: float) -> Request[None]:

@@ -8,10 +8,12 @@ import msgspec
 from shardmq.client.api.message import Delivery, Message, Peeked
 from shardmq.client.api.results import (
     DeathsPage,
+    QueuePlace,
     QueueSlice,
     Reserved,
     Searched,
     SearchPage,
+    converted,
     numbered,
     peeked,
     read,
@@ -26,6 +28,7 @@ from shardmq.limits import DELAY_MS_MAX, RANGES_MAX, RECORD_BATCH_RECORDS_MAX, S
 from shardmq.protocol.native.operations.reads import (
     DeathsSearch,
     MessagesSearch,
+    QueuePlaces,
     QueueRead,
     QueueReserve,
     QueueSlices,
@@ -61,6 +64,16 @@ def queue_slices(queue: str, count: int, reservation: str) -> Request[list[Queue
     check_names(queue=queue, reservation=reservation)
     check_number("a count of slices", count, 1, SLICES_MAX)
     return Request(f"slicing queue '{queue}'", slices, QueueSlices(0, 0, queue, count, reservation))
+
+
+def queue_places(queue: str) -> Request[list[QueuePlace]]:
+    """Ask where a queue is, or the partitions of a topic."""
+    check_names(queue=queue)
+
+    def shape(result: object) -> list[QueuePlace]:
+        return converted(result, list[QueuePlace], "QueuePlaces")
+
+    return Request(f"asking where '{queue}' is", shape, QueuePlaces(0, 0, queue))
 
 
 def queue_read(
