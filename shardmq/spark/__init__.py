@@ -7,6 +7,7 @@
 source.py         The data source: what Spark finds, and what it hands out.
 options.py        Its options, each declared once.
 option_values.py  Their values, read from text.
+tasks.py          What a task knows of itself: the gateway that is best for it.
 bundle.py         The zip that executors need.
 connection/       A broker as Spark's processes use it; msgpack alone.
 write/            DataFrames to queues.

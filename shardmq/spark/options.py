@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 from shardmq.errors import InvalidRequest
 from shardmq.limits import DELAY_MS_MAX, SLICES_MAX
 from shardmq.spark import option_values as values
+from shardmq.spark.connection.gateways import NEAREST, SPREAD
 from shardmq.spark.option_values import LATEST, OFFSET_MAX, Offsets
 
 Use = Literal["read", "write", "stream", "topic", "readStream"]
@@ -40,7 +41,14 @@ class Options:
         _ALL,
         values.text,
         "",
-        "Broker, as shardmq://user:password@host:port/vhost; shardmqs:// with TLS. Required.",
+        "Broker, as shardmq://user:password@host:port,host:port/vhost; shardmqs:// with TLS. Required.",
+    )
+    gateways: str = _option(
+        "gateways",
+        _ALL,
+        values.choice(NEAREST, SPREAD),
+        NEAREST,
+        "Of several in the url. nearest: tasks take those of their own machine, and share others. spread: all alike.",
     )
     timeout_ms: int = _option(
         "timeoutMs",

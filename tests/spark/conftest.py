@@ -5,25 +5,13 @@ import shutil
 import sys
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 import shardmq
 from shardmq.cmd.run.broker import Broker
-from shardmq.spark.source import ShardmqDataSource
-from tests.spark.cluster import INTERPRETED
-
-DAEMON = Path(__file__).parent / "daemon"
-"""Where the module is that workers are forked from."""
-
-CHECKPOINTED = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-"""How streams write their checkpoints: what Spark has for local files asks a process of its own, `readlink`, of each
-name, which is a quarter of what a micro-batch takes. In clusters and where Spark is killed it writes as it does."""
-
-RETRIES = 4
-"""Attempts that a task has; local[2] alone gives one."""
+from tests.spark.session import DAEMON, local_session
 
 
 @pytest.fixture(scope="session")
@@ -47,23 +35,7 @@ def spark(last_session: None) -> SparkSession:  # noqa: ARG001 - it comes behind
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         patch.setenv("PYTHONPATH", str(DAEMON), os.pathsep)
         warnings.simplefilter("ignore")  # Spark's own start has some, of sockets and of dependencies
-        builder = SparkSession.Builder().master(f"local[2,{RETRIES}]").appName("shardmq tests")
-        for name, value in {
-            "spark.ui.enabled": "false",
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.memory": "1g",
-            "spark.sql.shuffle.partitions": "2",
-            "spark.log.level": "OFF",
-            **INTERPRETED,
-            "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINTED,
-            "spark.python.daemon.module": "warm_daemon",
-            "spark.executorEnv.PYTHONPATH": str(DAEMON),  # also where a command started Java before
-        }.items():
-            builder = builder.config(name, value)
-        session = builder.getOrCreate()
-    session.dataSource.register(ShardmqDataSource)
-    return session
+        return local_session()
 
 
 @pytest.fixture(scope="module")

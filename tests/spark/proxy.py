@@ -34,16 +34,17 @@ class Proxy:
 
     Args:
         port: of the gateway, on 127.0.0.1.
+        listening_at: a port of its own; 0 for a free one.
 
     Attributes:
         judge: may be changed at any time.
         url: for clients.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, listening_at: int = 0) -> None:
         self.judge: Judge = passes
         self._gateway = port
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", listening_at))
         self._sockets: list[socket.socket] = []
         self._lock = threading.Lock()
         self.url = f"shardmq://guest:guest@127.0.0.1:{self._listener.getsockname()[1]}/"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import shardmq
 from shardmq.cmd.run.broker import Broker
-from tests.spark.conftest import DAEMON
+from tests.spark.session import DAEMON
 from tests.spark.topics.streams import publish
 
 PROGRAM = """

@@ -38,6 +38,7 @@ def test_an_option_of_another_use_is_refused() -> None:
         ("write", {}, "option url is missing"),
         ("read", URL, "option queue is missing"),
         ("write", {**URL, "mandatory": "yes"}, "option mandatory is 'yes'; write true or false"),
+        ("write", {**URL, "gateways": "all"}, "option gateways is 'all'; write nearest or spread"),
         ("write", {**URL, "delivery": "at-most-once"}, "write exactly-once or at-least-once"),
         ("write", {**URL, "priority": "256"}, "option priority is '256'; write 0 to 255"),
         ("write", {**URL, "delay_ms": "soon"}, "write a whole number"),

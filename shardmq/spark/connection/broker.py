@@ -4,9 +4,7 @@ All requests here are idempotent. Each is repeated for up to `timeout` seconds a
 shard or the coordinator is away.
 """
 
-import atexit
 import logging
-import os
 import ssl
 import time
 from collections.abc import Callable
@@ -16,6 +14,7 @@ from shardmq.client.api.tls import check_tls
 from shardmq.client.api.url import parse_all
 from shardmq.errors import ConnectionFault, ConnectionLost, Timeout, Unavailable, request_error
 from shardmq.limits import MESSAGE_BYTES_MAX
+from shardmq.spark.connection.gateways import ANY, Route, ordered
 from shardmq.spark.connection.link import CHANNEL, Heard, Link
 from shardmq.spark.connection.protocol import Buffer, Op, encode
 
@@ -26,6 +25,12 @@ PAUSE_SECONDS: Final = 0.1
 """Pause between the first two attempts; it doubles up to PAUSE_SECONDS_MAX."""
 
 PAUSE_SECONDS_MAX: Final = 2.0
+
+RETURN_SECONDS: Final = 30.0
+"""A connection that went on with another gateway tries its first one again this often, where a task begins,"""
+
+RETURN_DIAL_SECONDS: Final = 1.0
+"""and for no longer than this."""
 
 _log = logging.getLogger("shardmq.spark")
 _T = TypeVar("_T")
@@ -44,6 +49,7 @@ class BrokerConnection:
     Args:
         url: as in the SDK: shardmq://user:password@host:port/vhost, shardmqs:// with TLS, several hosts between commas.
         timeout: seconds for connecting, for each answer, and for repeating a request.
+        route: which of the gateways comes first.
 
     Attributes:
         life: how many connections were made. A publisher that sees it change publishes again.
@@ -56,9 +62,12 @@ class BrokerConnection:
         AuthenticationFailed: user, password or virtual host were refused.
     """
 
-    def __init__(self, url: str, timeout: float = 30.0) -> None:
-        self._addresses = parse_all(url)
-        check_tls(self._addresses, None)
+    def __init__(self, url: str, timeout: float = 30.0, route: Route = ANY) -> None:
+        given = parse_all(url)
+        check_tls(given, None)
+        self._order = ordered(given, route)
+        self._addresses = list(self._order)
+        self._return_at = 0.0
         self._link: Link | None = None
         self._request = 2  # those of opening connection and channel
         self.timeout = timeout
@@ -96,6 +105,21 @@ class BrokerConnection:
                 raise lost
             time.sleep(pause)
             pause = min(pause * 2, PAUSE_SECONDS_MAX)
+
+    def go_back(self) -> None:
+        """Leave for the first gateway of the order, if it is another one and can be reached again."""
+        now = time.monotonic()
+        if self._link is None or self._link.address == self._order[0] or now < self._return_at:
+            return
+        self._return_at = now + RETURN_SECONDS
+        try:
+            link = Link(self._order[0], RETURN_DIAL_SECONDS)
+        except ConnectionFault as fault:
+            _log.info("staying with the gateway at %s: %s", self._link.address, fault)
+            return
+        self.close()
+        self._link, self._addresses = link, list(self._order)
+        self._begin_life()
 
     def ask(self, operation: Op, *values: object) -> Any:
         """Send one request on the channel and wait for its result.
@@ -192,6 +216,18 @@ class BrokerConnection:
         answer = self._insist(lambda: self.ask(Op.QUEUE_READ, queue, first, end, count, reservation))
         return answer["deliveries"], answer["next"]
 
+    def gateways(self, queue: str) -> list[str]:
+        """Where clients reach the hosts that lead the partitions of a topic, as host:port; of a queue, its one.
+
+        Returns:
+            Nothing where the broker is on one machine, or the URL names but one gateway.
+        """
+        self.connect()
+        assert self._link is not None
+        if not self._link.host or len(self._order) < 2:
+            return []
+        return [place["gateway"] for place in self._insist(lambda: self.ask(Op.QUEUE_PLACES, queue))]
+
     def reserve(self, queue: str, name: str, messages_max: int = 0, lease_ms: int = 0) -> tuple[int, str]:
         """Reserve messages under a name.
 
@@ -236,6 +272,11 @@ class BrokerConnection:
     def body_max(self) -> int:
         """The largest body of a message that the broker takes, in bytes."""
         return self._link.body_max if self._link is not None else MESSAGE_BYTES_MAX
+
+    @property
+    def address(self) -> str:
+        """The gateway, as host:port; "" while there is no connection."""
+        return "" if self._link is None else str(self._link.address)
 
     @property
     def unsent(self) -> int:
@@ -329,40 +370,3 @@ class BrokerConnection:
                 _log.info("asking again: %s", fault)
             time.sleep(pause)
             pause = min(pause * 2, PAUSE_SECONDS_MAX)
-
-
-_connections: dict[tuple[int, str], BrokerConnection] = {}
-"""Open connections by process id and URL. State of the process: Spark runs many tasks in one worker, one after the
-other, and calls each with nothing but pickled values; a connection for each task would cost more than small tasks
-do."""
-
-
-def connection(url: str, timeout: float = 30.0) -> BrokerConnection:
-    """This process's connection to a URL, shared by the tasks that a Python worker runs one after the other.
-
-    Args:
-        url: as for `BrokerConnection`.
-        timeout: as for `BrokerConnection`, from now on.
-
-    Raises:
-        InvalidRequest: the URL is malformed.
-        ConnectionLost: no broker answers in time.
-        AuthenticationFailed: user, password or virtual host were refused.
-    """
-    key = os.getpid(), url  # workers are forked, and must not use their parent's connection
-    broker = _connections.get(key)
-    if broker is None:
-        broker = _connections[key] = BrokerConnection(url, timeout)
-    broker.timeout = timeout
-    broker.listener = None
-    if broker.unsent or not broker.is_alive():
-        broker.drop()  # a failed task left half a frame, or the broker is gone
-        broker.connect()
-    return broker
-
-
-@atexit.register
-def _close_all() -> None:
-    for (pid, _), broker in _connections.items():
-        if pid == os.getpid():
-            broker.close()

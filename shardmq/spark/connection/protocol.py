@@ -48,6 +48,7 @@ class Op(IntEnum):
     TOPIC_PULL = 60
     GROUP_COMMIT = 61
     GROUP_OFFSETS = 62
+    QUEUE_PLACES = 93
 
 
 FIELDS: Final[dict[Op, tuple[str, ...]]] = {
@@ -100,6 +101,7 @@ FIELDS: Final[dict[Op, tuple[str, ...]]] = {
     ),
     Op.GROUP_COMMIT: ("request", "channel", "topic", "group", "offsets"),
     Op.GROUP_OFFSETS: ("request", "channel", "topic", "group"),
+    Op.QUEUE_PLACES: ("request", "channel", "queue"),
 }
 """The fields of each operation in their order on the wire. All of them are sent.
 

@@ -11,7 +11,7 @@ reserved first: nobody else gets them meanwhile, and every attempt of a task rea
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -20,9 +20,9 @@ from pyspark.sql.types import StructType
 
 from shardmq.errors import NotFound, PreconditionFailed, ProtocolError, ReplyCode, ShardmqError
 from shardmq.limits import SLICES_MAX
-from shardmq.spark.connection.broker import connection
 from shardmq.spark.options import DRAIN_PREFIX, Options
 from shardmq.spark.read.columns import Columns, arrow_schema
+from shardmq.spark.tasks import task_connection
 
 PARTITIONS: Final = 8
 """Partitions of a read without minPartitions. Where a read is planned, Spark does not tell how many cores there are."""
@@ -42,12 +42,14 @@ class Slice(InputPartition):
         end: the number behind the highest one.
         messages: how many messages the slice had when the queue was cut.
         is_cut: whether the task reads no more than `messages`.
+        gateway: on the host that led the queue's shard then, as host:port; "" where that is unknown.
     """
 
     first: int
     end: int
     messages: int
     is_cut: bool = False
+    gateway: str = ""
 
 
 def make_reader(options: Options, schema: StructType) -> "QueueReader":
@@ -82,7 +84,7 @@ class QueueReader(DataSourceReader):
         """
         options = self._options
         with naming(options.queue):
-            broker = connection(options.url, options.timeout)
+            broker = task_connection(options)
             if options.is_drain:
                 _, state = broker.reserve(
                     options.queue, options.drain_id, options.max_records, options.drain_timeout_ms
@@ -103,9 +105,15 @@ class QueueReader(DataSourceReader):
             # Cut finely where slices are joined here: how many messages there are is known only afterwards.
             is_fine = bool(options.max_records_per_partition or (options.max_records and not options.is_drain))
             cuts = broker.slices(options.queue, SLICES_MAX if is_fine else goal, options.drain_id)
+            (gateway,) = broker.gateways(options.queue) or [""]
         slices = [Slice(first, end, messages) for first, end, messages in cuts]
-        if not is_fine:
-            return slices
+        if is_fine:
+            slices = self._fitted(slices, goal)
+        return [replace(part, gateway=gateway) for part in slices]
+
+    def _fitted(self, slices: list[Slice], goal: int) -> list[Slice]:
+        """Slices of the size that the options ask for."""
+        options = self._options
         if options.max_records and not options.is_drain:
             slices = _first(slices, options.max_records)
         each = -(-sum(part.messages for part in slices) // goal)
@@ -126,7 +134,7 @@ class QueueReader(DataSourceReader):
         if not isinstance(partition, Slice):
             return  # Spark's stand-in for no partitions
         options, columns = self._options, Columns(self._schema)
-        broker = connection(options.url, options.timeout)
+        broker = task_connection(options, partition.gateway)
         place: int | None = partition.first
         read = 0
         while place is not None and not (partition.is_cut and read == partition.messages):

@@ -57,7 +57,7 @@ class TopicReader(DataSourceReader):
                 raise InvalidRequest(
                     f"{partition} is to be read from {start[partition]} to {place}, which is before it"
                 )
-        return ranges_between(start, end, options)
+        return subscription.placed(ranges_between(start, end, options))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of a range, in the order of their offsets.

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from shardmq.errors import OffsetOutOfRange, PreconditionFailed, ProtocolError, ReplyCode
-from shardmq.spark.connection.broker import connection
 from shardmq.spark.connection.topics import PartitionState, Topics
 from shardmq.spark.options import Options
 from shardmq.spark.read.columns import Columns
 from shardmq.spark.read.reader import BATCH_ROWS, naming
+from shardmq.spark.tasks import task_connection
 from shardmq.spark.topics.columns import builders
 from shardmq.spark.topics.offsets import LOSS_ADVICE, lost
 from shardmq.spark.topics.ranges import TopicRange
@@ -33,7 +33,7 @@ def read_range(options: Options, schema: pa.Schema, part: TopicRange) -> Iterato
         NotFound: the topic does not exist.
         ShardmqError: the broker does not answer, or refuses.
     """
-    topics = Topics(connection(options.url, options.timeout))
+    topics = Topics(task_connection(options, part.gateway))
     columns = Columns(schema, builders(part.topic, part.number))
     place = part.first
     while place < part.end:

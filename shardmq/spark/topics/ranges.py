@@ -21,12 +21,14 @@ class TopicRange(InputPartition):
         number: the partition's.
         first: the offset of the first message.
         end: the offset behind the last one.
+        gateway: on the host that led the partition's shard when this was planned, as host:port; "" where unknown.
     """
 
     topic: str
     number: int
     first: int
     end: int
+    gateway: str = ""
 
     @property
     def partition(self) -> TopicPartition:

@@ -111,8 +111,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(_ends(self._seen if self._seen is not None else self._subscription.states()))
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
-        """The ranges of a micro-batch, the same ones each time it is run."""
-        return ranges_between(from_json(start), from_json(end), self._options)
+        """The ranges of a micro-batch, the same ones each time it is run; wherever their shards are led then.
+
+        Raises:
+            ShardmqError: the broker does not answer, or refuses.
+        """
+        return self._subscription.placed(ranges_between(from_json(start), from_json(end), self._options))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of a range, in the order of their offsets. A task calls it.

@@ -2,14 +2,18 @@
 
 import re
 import time
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from shardmq.errors import InvalidRequest, NotFound, OffsetOutOfRange
-from shardmq.spark.connection.broker import BrokerConnection, connection
+from shardmq.spark.connection.broker import BrokerConnection
 from shardmq.spark.connection.topics import PartitionState, Topics
 from shardmq.spark.options import Options
 from shardmq.spark.read.reader import naming
+from shardmq.spark.tasks import task_connection
 from shardmq.spark.topics.offsets import TopicPartition
+from shardmq.spark.topics.ranges import TopicRange
 
 PATTERN_SECONDS: Final = 10.0
 """How old the list of topics that fit a pattern may be."""
@@ -54,6 +58,19 @@ class Subscription:
                 states[TopicPartition(topic, number)] = of_topic[number]
         return states
 
+    def placed(self, ranges: Iterable[TopicRange]) -> list[TopicRange]:
+        """Ranges with the gateways of the hosts that lead their shards now, where the broker names them.
+
+        Raises:
+            NotFound: a topic was deleted meanwhile.
+            ShardmqError: the broker does not answer, or refuses.
+        """
+        parts, gateways = list(ranges), {}
+        for topic in {part.topic for part in parts}:
+            with naming(topic, "topic"):
+                gateways[topic] = dict(enumerate(self._broker().gateways(topic)))
+        return [replace(part, gateway=gateways[part.topic].get(part.number, "")) for part in parts]
+
     def seek(self, partition: TopicPartition, time_ms: int) -> int:
         """The offset of a partition's first message of a time or later; of the next one to come where there is none."""
         with naming(partition.topic, "topic"):
@@ -90,4 +107,4 @@ class Subscription:
         return self._found
 
     def _broker(self) -> BrokerConnection:
-        return connection(self._options.url, self._options.timeout)
+        return task_connection(self._options)

@@ -23,8 +23,9 @@ from pyspark.sql.types import StructType
 
 from shardmq.errors import InvalidRequest, PreconditionFailed, ShardmqError
 from shardmq.limits import ATTEMPTS_MAX, TRANSACTION_TIMEOUT_MS
-from shardmq.spark.connection.broker import BrokerConnection, connection
+from shardmq.spark.connection.broker import BrokerConnection
 from shardmq.spark.options import AT_LEAST_ONCE, Options, new_transaction_id
+from shardmq.spark.tasks import task_connection
 from shardmq.spark.write.publisher import MANDATORY, PublishWindow
 from shardmq.spark.write.rows import RowSplitter, check_columns
 
@@ -119,7 +120,7 @@ class _Writing:
 
     def broker(self) -> BrokerConnection:
         """This process's connection."""
-        return connection(self.options.url, self.options.timeout)
+        return task_connection(self.options)
 
     def target(self) -> str:
         """The job's target in words."""

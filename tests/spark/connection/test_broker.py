@@ -27,9 +27,11 @@ from shardmq.errors import (
 from shardmq.protocol.native.operations.codec import TYPES
 from shardmq.protocol.native.operations.transaction import TransactionCommit
 from shardmq.spark.connection import broker as module
-from shardmq.spark.connection.broker import BrokerConnection, connection
+from shardmq.spark.connection import shared
+from shardmq.spark.connection.broker import BrokerConnection
 from shardmq.spark.connection.link import Link
 from shardmq.spark.connection.protocol import Op
+from shardmq.spark.connection.shared import connection
 from shardmq.spark.jobs.transaction import asking, give_up
 from shardmq.spark.write.publisher import PublishWindow
 from tests.spark.proxy import Fate, Proxy
@@ -179,8 +181,8 @@ def test_a_process_has_one_connection_to_a_url_which_is_looked_at_before_use(bro
         proxy.judge = lambda _: Fate.PASSES
         assert connection(proxy.url) is first
         assert first.life == 2
+        del shared._connections[os.getpid(), proxy.url, first.address]
         first.close()
-        del module._connections[os.getpid(), proxy.url]
 
 
 def test_a_peer_that_is_no_broker_is_told() -> None:
@@ -228,3 +230,22 @@ def test_what_a_job_gives_up_is_not_its_successors(broker: Server) -> None:
         second, _ = own.begin("same name")
         give_up(broker.url, "same name", first, ShardmqError("the first one failed"))
         assert own.begin("same name", number=second) == (second, False)
+
+
+def test_a_connection_returns_to_its_first_gateway_when_that_is_back(
+    broker: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RETURN_SECONDS", 0.0)
+    with hold_port("127.0.0.1", 0) as port:
+        url = f"shardmq://127.0.0.1:{port},127.0.0.1:{broker.port}/"
+        ours = connection(url)
+        assert (ours.address, ours.life) == (f"127.0.0.1:{broker.port}", 1)
+        assert connection(url).life == 1, "it stays where it is"
+    with Proxy(broker.port, port) as proxy:
+        assert connection(url) is ours
+        assert (ours.address, ours.life) == (f"127.0.0.1:{port}", 2)
+        ours.begin("returned")
+        ours.abort("returned")
+        ours.close()
+        del shared._connections[os.getpid(), url, f"127.0.0.1:{port}"]
+    assert proxy.url.endswith(f":{port}/")

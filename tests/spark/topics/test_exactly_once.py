@@ -15,7 +15,7 @@ import pytest
 import shardmq
 from shardmq.cmd.run.broker import Broker
 from tests.spark.cluster import INTERPRETED
-from tests.spark.conftest import DAEMON, RETRIES
+from tests.spark.session import DAEMON, RETRIES
 from tests.spark.topics.streams import publish
 
 StartBroker = Callable[..., Broker]
