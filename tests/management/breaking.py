@@ -55,18 +55,18 @@ def lose_a_shard(page: Page, broker: Broker, channel: shardmq.Channel) -> None:
         _flip(broker.data_dir / shard / "data.mdb")
     finally:
         os.kill(supervisor, signal.SIGCONT)
-    page.until(lambda _: "does not answer" not in page.find("main").text)
+    page.until(lambda _: "does not answer" not in page.text("main"))
     page.sees("1 messages wait, and nobody consumes this queue.")
     page.open("topics/%2F/halved")
     page.sees("Partitions")
-    assert "does not answer" not in page.find("main").text
+    assert "does not answer" not in page.text("main")
 
 
 def _says_nothing_by_itself(page: Page) -> None:
     """Ages grow on the page without a screen reader being told of each."""
     page.driver.execute_script(CHATTER)
-    shown = page.find("main").text
-    page.until(lambda _: page.find("main").text != shown)
+    shown = page.text("main")
+    page.until(lambda _: page.text("main") != shown)
     assert page.driver.execute_script("return window.chatter.map((each) => each.textContent)") == []
 
 
@@ -85,11 +85,11 @@ def lose_the_broker(page: Page, broker: Broker) -> None:
     try:
         broker.kill("gateway-0")
         page.sees_soon("The broker does not answer.")
-        assert "billing" in page.find("main").text
+        assert "billing" in page.text("main")
     finally:
         os.kill(supervisor, signal.SIGCONT)
-    page.until(lambda _: "does not answer" not in page.find("main").text)
-    assert "billing" in page.find("main").text
+    page.until(lambda _: "does not answer" not in page.text("main"))
+    assert "billing" in page.text("main")
 
 
 def read_what_is_damaged(page: Page, channel: shardmq.Channel) -> None:

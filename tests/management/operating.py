@@ -194,14 +194,14 @@ def _edited(
     page.open("queues/%2F/packed")
     page.click("Look")
     page.find("details summary").click()
-    page.until(lambda _: shown in page.find("details pre").text)
+    page.until(lambda _: shown in page.text("details pre"))
     page.click("hex")
-    page.until(lambda _: page.find("details pre").text.startswith("000000  "))
+    page.until(lambda _: page.text("details pre").startswith("000000  "))
     page.click("Edit and publish a copy")
     if change is not None:
         field = page.find("dialog[open] [name='body']")
         page.fill("body", change(field.get_attribute("value") or ""), "dialog[open]")
-    page.until(lambda driver: said in driver.find_element(By.CSS_SELECTOR, "dialog[open]").text)
+    page.until(lambda _: said in page.text("dialog[open]"))
     page.find("dialog[open] input[name='remove']").click()
     page.click("Publish the copy", "dialog[@open]")
     page.sees("It was sent on from here.")
@@ -228,7 +228,7 @@ def cancel_long_work(page: Page, channel: shardmq.Channel) -> None:
         page.click("What would happen?", "dialog[@open]")
         page.click("Cancel", "dialog[@open]")
         page.sees("Cancelled.")
-        assert "So far it would redrive" in page.find("dialog[open] .note").text
+        assert "So far it would redrive" in page.text("dialog[open] .note")
         assert ready("long.grave") == MANY
         page.click("Redrive", "dialog[@open]")
         page.sees("Redrove 2,000 messages")

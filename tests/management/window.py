@@ -18,6 +18,9 @@ AXE = PEERS / "node" / "node_modules" / "axe-core" / "axe.min.js"
 SHOTS = os.environ.get("SHARDMQ_SCREENSHOTS", "")
 """A folder for pictures of the views; none are taken without."""
 
+COLOURS = "{runOnly: {type: 'rule', values: ['color-contrast', 'link-in-text-block']}}"
+"""Options of axe's, for its rules that look at colours."""
+
 WAIT_SECONDS = 30
 FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
@@ -66,15 +69,21 @@ class Page:
 
         self.until(clicked)
 
+    def text(self, selector: str = "#page") -> str:
+        """What an element shows, by the browser's own account: WebDriver's takes longer than all else in a test."""
+        shown = self.driver.execute_script("return arguments[0].innerText", self.find(selector))
+        assert isinstance(shown, str)
+        return shown
+
     def sees(self, text: str) -> None:
-        self.until(lambda driver: text in driver.find_element(By.ID, "page").text)
+        self.until(lambda _: text in self.text())
 
     def sees_soon(self, text: str) -> None:
         """See a text in answers that are asked for at once, as when somebody comes back to this window."""
 
         def seen(driver: webdriver.Chrome) -> bool:
             driver.execute_script("document.dispatchEvent(new Event('visibilitychange'))")
-            return text in driver.find_element(By.ID, "page").text
+            return text in self.text()
 
         WebDriverWait(self.driver, WAIT_SECONDS, 0.4, [StaleElementReferenceException]).until(seen)
 
@@ -94,7 +103,7 @@ class Page:
 
     def lines(self, inside: str = "") -> list[str]:
         """The command lines that are shown."""
-        self.until(lambda driver: "Loading…" not in driver.find_element(By.ID, "page").text)
+        self.until(lambda _: "Loading…" not in self.text())
         found = self.driver.find_elements(By.CSS_SELECTOR, f"{inside} .command code")
         return [each.get_attribute("textContent") or "" for each in found]
 
@@ -106,11 +115,16 @@ class Page:
             shot = Image.open(io.BytesIO(self.driver.get_screenshot_as_png())).convert("RGB")
             shot.quantize(96).save(Path(SHOTS) / f"{name}.png", optimize=True)
 
-    def violations(self) -> list[str]:
-        """What axe finds wrong with the view for people who cannot see it, or have no mouse."""
+    def violations(self, in_colours: bool = False) -> list[str]:
+        """What axe finds wrong with the view for people who cannot see it, or have no mouse.
+
+        Args:
+            in_colours: by the rules for colours alone, where schemes differ.
+        """
         if not self.driver.execute_script("return 'axe' in window"):
             self.driver.execute_script(AXE.read_text())
-        script = "const done = arguments[0]; axe.run().then((found) => done(found.violations))"
+        options = COLOURS if in_colours else "{}"
+        script = f"const done = arguments[0]; axe.run({options}).then((found) => done(found.violations))"
         found = self.driver.execute_async_script(script)
         return [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in found]
 

@@ -35,6 +35,22 @@ class ResetBody(TypedDict):
     dry_run: NotRequired[bool]
 
 
+class DrainBody(TypedDict):
+    """Whether a host may have replicas again."""
+
+    undo: NotRequired[bool]
+
+
+class TransferBody(TypedDict):
+    """Which host is to lead."""
+
+    host: str
+
+
+ReplicaMoveBody = TypedDict("ReplicaMoveBody", {"from": str, "to": str})
+"""Which host has a replica, and which one is to have it."""
+
+
 class MoveBody(TypedDict):
     """Where messages are to be moved."""
 
@@ -72,6 +88,9 @@ BODIES: Final[dict[str, Any]] = {
     "/shardmq/topics/{vhost}/{topic}": TopicBody,
     "/shardmq/groups/{vhost}/{topic}/{group}/reset": ResetBody,
     "/shardmq/queues/{vhost}/{queue}/move": MoveBody,
+    "/shardmq/hosts/{host}/drain": DrainBody,
+    "/shardmq/shards/{shard}/transfer": TransferBody,
+    "/shardmq/shards/{shard}/move": ReplicaMoveBody,
     "/shardmq/queues/{vhost}/{queue}/redrive": RedriveBody,
 }
 """What a path takes. Other paths are told by their endpoints."""

@@ -270,6 +270,52 @@ class Process(TypedDict):
     alarms: NotRequired[list[str]]
 
 
+class Host(TypedDict):
+    """A host of a broker on several: how many shards it leads, has replicas of, and is in sync in."""
+
+    host: str
+    state: Literal["up", "draining", "stopping", "away", "stopped", "unknown"]
+    is_draining: bool
+    leads: int
+    replicas: int
+    in_sync: int
+    labels: dict[str, str]
+    gateway: str
+    management: str
+
+
+class Follower(TypedDict):
+    """A replica as its primary sees it, and how far it is behind; null is what that does not know."""
+
+    host: str
+    state: Literal["in sync", "joining", "catching up", "away", "unknown"]
+    records: int | None
+    bytes: int | None
+    seconds: float | None
+    silent_seconds: float | None
+    joined_percent: int | None
+
+
+class ReplicaGroup(TypedDict):
+    """A shard or the coordinator: who leads it in which term, on which hosts it is, and who is in sync."""
+
+    group: str
+    term: int
+    primary: str
+    in_sync: list[str]
+    replicas: list[str]
+    min_in_sync: int
+    state: str
+    followers: list[Follower]
+
+
+class Hosts(TypedDict):
+    """The hosts of a broker on several, and its groups of replicas; none on one host."""
+
+    hosts: list[Host]
+    groups: list[ReplicaGroup]
+
+
 class Transaction(TypedDict):
     """A transaction that nobody has decided about; messages and bytes may be null while a shard is away."""
 
@@ -316,6 +362,7 @@ OWN_ANSWERS: Final[dict[str, Any]] = {
     "/shardmq/groups": Group,
     "/shardmq/findings": Found,
     "/shardmq/processes": Process,
+    "/shardmq/hosts": Hosts,
     "/shardmq/transactions": Transaction,
     **dict.fromkeys((f"/shardmq/{place}/{{vhost}}/{{name}}/preview" for place in POLICIES), Previewed),
 }

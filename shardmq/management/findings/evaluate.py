@@ -7,7 +7,7 @@ from typing import Any, Final
 from shardmq.management.findings.finding import Finding
 from shardmq.management.findings.looks import LOOK_SECONDS, Looks
 from shardmq.management.findings.past import Past
-from shardmq.management.findings.rules import ages, broker, clients, flow, queues
+from shardmq.management.findings.rules import ages, broker, clients, flow, queues, replicas
 from shardmq.management.findings.sight import Asked, Row, Sight, look
 
 RULES: Final[tuple[Callable[[Sight], Iterable[Finding]], ...]] = (
@@ -17,6 +17,7 @@ RULES: Final[tuple[Callable[[Sight], Iterable[Finding]], ...]] = (
     broker.disks_slow,
     broker.unroutable,
     broker.weak_passwords,
+    replicas.of_hosts,
     clients.blocked,
     clients.many_channels,
     clients.groups,

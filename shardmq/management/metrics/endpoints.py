@@ -8,6 +8,7 @@ from shardmq.management.metrics.aggregated import AGGREGATED, PER_OBJECT, write_
 from shardmq.management.metrics.exposition import CONTENT_TYPE, Exposition
 from shardmq.management.metrics.objects import CLUSTER, COUNTED, FAMILIES, write_counted, write_objects
 from shardmq.management.metrics.processes import write_findings, write_processes
+from shardmq.management.metrics.replicas import write_replicas
 from shardmq.management.probes.readiness import why_not_ready
 from shardmq.management.web.call import Call
 from shardmq.management.web.endpoint import Answer, Endpoint, Right
@@ -51,6 +52,7 @@ async def _broker(call: Call, endpoint: str = AGGREGATED) -> tuple[Exposition, E
     ours, theirs = Exposition(OWN), Exposition(RABBITMQ)
     write_aggregated(theirs, overview, call.facts.node, endpoint)
     write_processes(ours, overview, groups)
+    write_replicas(ours, overview)
     write_findings(ours, await findings(connection, call.caller.looks, "", overview=call.overview, age=FINDINGS_AGE))
     return theirs, ours
 

@@ -2,6 +2,7 @@
 
 dead_letters.py  Dead letters counted by queue, reason and source; which ones a request means.
 findings.py   What is wrong, since when, and what to do.
+hosts/        The hosts of a broker on several, and its replicas.
 messages.py   Messages of queues and topics, searched without a trace.
 moving.py     Messages moved from one queue to another.
 policies.py   What a policy would change.
@@ -20,6 +21,7 @@ from typing import Final
 from shardmq.management.own import (
     dead_letters,
     findings,
+    hosts,
     messages,
     moving,
     policies,
@@ -37,6 +39,7 @@ from shardmq.management.web.endpoint import Endpoint
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *dead_letters.ENDPOINTS,
     *findings.ENDPOINTS,
+    *hosts.ENDPOINTS,
     *messages.ENDPOINTS,
     *moving.ENDPOINTS,
     *policies.ENDPOINTS,

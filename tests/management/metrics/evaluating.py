@@ -1,5 +1,6 @@
 """PromQL as dashboards use it, evaluated over two scrapes: values, and the labels they have."""
 
+import json
 import operator
 import re
 import time
@@ -14,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from shardmq.cmd.run.broker import Broker
+from tests.house.tree import ROOT
 
 ADDED_BY_PROMETHEUS = {"instance": "broker:15672", "job": "shardmq", "namespace": ""}
 """Labels that a scrape has, whatever it reads."""
@@ -48,11 +50,25 @@ class Scrapes:
 
 
 def scrape(broker: Broker) -> Scrape:
-    request = urllib.request.Request(broker.management_url.rstrip("/") + "/metrics")
+    return scrape_at(broker.management_url.rstrip("/") + "/metrics")
+
+
+def scrape_at(url: str) -> Scrape:
+    request = urllib.request.Request(url)
     request.add_header("Authorization", "Basic " + b64encode(b"guest:guest").decode())
     with urllib.request.urlopen(request, timeout=30) as answer:
         families = list(text_string_to_metric_families(answer.read().decode()))
     return Scrape([sample for family in families for sample in family.samples], time.monotonic())
+
+
+def panels(dashboard: str) -> dict[str, list[str]]:
+    """The expressions of one of our dashboards, by its file's name: by title of the panel."""
+    told = json.loads((ROOT / "deploy" / "grafana" / dashboard).read_text())
+    return {panel["title"]: [target["expr"] for target in panel["targets"]] for panel in told["panels"]}
+
+
+def expressions(dashboard: str) -> list[str]:
+    return [expression for of in panels(dashboard).values() for expression in of]
 
 
 def evaluated(expression: str, scrapes: Scrapes) -> Series:

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import shardmq
 from shardmq import Properties
 from shardmq.cmd.run.broker import Broker
-from tests.house.tree import ROOT
+from tests.management.metrics.evaluating import expressions
 
 READ_BY_GRAFANA = [
     "build_info",
@@ -200,9 +200,11 @@ def test_probes_need_no_login(busy: Broker, path: str) -> None:
 
 def test_every_metric_of_our_dashboard_is_there(busy: Broker) -> None:
     found = samples(scrape(busy, "/metrics"))
-    dashboard = json.loads((ROOT / "deploy" / "grafana" / "shardmq.json").read_text())
-    expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    read = {name for expression in expressions for name in re.findall(r"\b(?:rabbitmq|shardmq)_\w+", expression)}
+    read = {
+        name
+        for expression in expressions("shardmq.json")
+        for name in re.findall(r"\b(?:rabbitmq|shardmq)_\w+", expression)
+    }
     assert len(read) > 20
     assert {name for name in read if name not in found} == set()
 

@@ -5,12 +5,13 @@ import { bytes, count, duration } from "../format.js";
 import { useAnswer } from "../live.js";
 import { Command } from "../parts/command.js";
 import { Findings } from "../parts/findings.js";
+import { Hosts, RULES as OF_HOSTS } from "../parts/hosts.js";
 import { Answered, Head } from "../parts/states.js";
 import { Table } from "../parts/table.js";
 
-const RULES = ["shard-away", "disk-slow", "alarm"]; // what is told of processes; one that is away has no row
+const RULES = ["shard-away", "disk-slow", "alarm", ...OF_HOSTS]; // what is told of processes; one that is away has no row
 
-export function Processes() {
+export function Processes({ who }) {
   const answer = useAnswer("/shardmq/processes");
   const columns = [
     { title: "Process", isName: true, cell: (row) => row.process },
@@ -27,6 +28,7 @@ export function Processes() {
   ];
   return html`<${Head} title="Processes" />
     <${Findings} isQuiet=${true} only=${({ rule }) => RULES.includes(rule)} />
+    ${isOnSeveralHosts(answer.value) && html`<${Hosts} who=${who} />`}
     <section class="card">
       <${Answered} answer=${answer}>
         ${(value) => html`<${Table} columns=${columns} rows=${value.items ?? value} caption="Processes" keyOf=${(row) => row.process} />`}
@@ -34,6 +36,9 @@ export function Processes() {
     </section>
     <${Command} words=${["status"]} />`;
 }
+
+// In such a broker processes are named after their hosts; on one host nothing more is asked for.
+const isOnSeveralHosts = (value) => (value?.items ?? value ?? []).some((row) => row.role === "gateway" && row.process.startsWith(`${row.host}.`));
 
 function Alarms({ row }) {
   const alarms = row.alarms ?? [];
