@@ -62,6 +62,38 @@ HOST_COLUMNS: Final = (
 )
 """Of processes in a broker on several hosts; the term is a primary's."""
 
+HOSTS_COLUMNS: Final = (
+    Column("host"),
+    Column("state", style=lambda row: "" if row["state"] == "up" else "yellow"),
+    *(Column(name, is_number=True) for name in ("leads", "replicas")),
+    Column("in sync", lambda row: row["in_sync"], is_number=True),
+)
+
+
+def followers(row: Row) -> list[str]:
+    """How far each follower of a group is behind, in a few words."""
+    return [f"{each['host']} {_behind(each)}" for each in row["followers"]]
+
+
+def _behind(follower: Row) -> str:
+    records, seconds = follower["records"], follower["seconds"]
+    if follower["joined_percent"] is not None:
+        return f"{follower['state']} {follower['joined_percent']} %"
+    if follower["state"] != "in sync" or records is None:
+        return str(follower["state"])
+    return f"{records:,} ({seconds:g} s)" if records else "0"
+
+
+GROUP_COLUMNS: Final = (
+    Column("shard", lambda row: row["group"]),
+    Column("primary"),
+    Column("term", is_number=True, text=str),
+    Column("in sync", lambda row: row["in_sync"], is_wrapped=True),
+    Column("behind", followers, is_wrapped=True),
+    Column("state", is_wrapped=True, style=lambda row: "" if row["state"] == "whole" else "yellow"),
+)
+"""Of replica groups; behind are records that a follower does not have on its disk yet."""
+
 QUEUE_COLUMNS: Final = (
     Column("queue", _queue_name, style=lambda row: "red" if "out_of_service" in row else ""),
     *(Column(name, is_number=True) for name in ("ready", "unacked", "consumers")),
@@ -86,7 +118,7 @@ def status(*, interval: float, watch: bool, url: str, as_json: bool) -> None:
     """Show processes, queues (ready, unacked, consumers, rates, bytes) and stores.
 
     Users without the tag monitoring or administrator see the queues of their virtual hosts, and what they hold. In a
-    pipe it is one line for each process and queue, tab-separated.
+    pipe it is one line for each process and queue, tab-separated, and for each host and shard of a broker on several.
     """
     with connected(url) as connection:
         looks = StatusWatch(connection, interval)
@@ -111,10 +143,13 @@ def status(*, interval: float, watch: bool, url: str, as_json: bool) -> None:
 
 
 def print_lines(state: Status) -> None:
-    """Print the state for pipes: a line begins with "process", "queue" or "note"."""
+    """Print the state for pipes: a line begins with "process", "host", "shard", "queue" or "note"."""
     columns = (*PROCESS_COLUMNS, *HOST_COLUMNS) if "groups" in state else PROCESS_COLUMNS
     for row in state["processes"]:
         click.echo("\t".join(("process", *(plain(column.of(row)) for column in columns))))
+    for noun, rows, named in (("host", "hosts", HOSTS_COLUMNS), ("shard", "groups", GROUP_COLUMNS)):
+        for row in state.get(rows, ()):
+            click.echo("\t".join((noun, *(plain(column.of(row)) for column in named))))
     for row in state["queues"]:
         click.echo("\t".join(("queue", *(plain(column.of(row)) for column in QUEUE_COLUMNS))))
     for sentence, _ in notes(state):
@@ -146,6 +181,9 @@ def page(state: Status, width: int, height: int | None = None) -> "tuple[Group, 
         caption = ", ".join(filter(None, [_held(processes), hidden(len(processes) - len(shown))]))
         columns = (PROCESS_COLUMNS[0], *HOST_COLUMNS, *PROCESS_COLUMNS[1:]) if "groups" in state else PROCESS_COLUMNS
         tables.append(Table("processes", columns, shown, caption).fitted(width))
+    if height is None and state.get("groups"):
+        tables.append(Table("hosts", HOSTS_COLUMNS, state["hosts"], "").fitted(width))
+        tables.append(Table("shards", GROUP_COLUMNS, state["groups"], "").fitted(width))
     shown = queues if room_of_queues is None else busiest(queues, _queue_load, room_of_queues)
     caption = ", ".join(filter(None, [counted(len(queues), "queue"), hidden(len(queues) - len(shown))]))
     queue_table, needed = Table("queues", QUEUE_COLUMNS, shown, caption).fitted(width)
@@ -184,7 +222,8 @@ def notes(state: Status) -> list[tuple[str, str]]:
     processes = state["processes"]
     said = [(f"publishers wait: {alarm}", "red") for row in processes for alarm in row.get("alarms", [])]
     said += [(found["text"], "red") for row in processes for found in row.get("damaged", [])]
-    said += [(sentence, "yellow") for sentence in [*groups(state.get("groups", ())), *logins(processes)]]
+    said += [(found["title"], "red") for found in state.get("findings", ())]
+    said += [(sentence, "yellow") for sentence in logins(processes)]
     said += [(sentence, "") for sentence in transactions(processes)]
     return [(own(state["own"]), ""), *said] if "own" in state else said
 
@@ -193,23 +232,6 @@ def own(held: dict[str, int]) -> str:
     """What a user holds who does not see the processes."""
     words = [counted(number, noun.removesuffix("s")) for noun, number in held.items()]
     return f"this user has {words[0]}, {words[1]} and {words[2]}; processes are shown to the tag 'monitoring'"
-
-
-def groups(rows: "Sequence[Row]") -> list[str]:
-    """What is to be said of groups of replicas: nothing where all replicas are in sync."""
-    said = []
-    for row in rows:
-        lacking = [host for host in row["replicas"] if host not in row["in_sync"]]
-        if not row["primary"]:
-            said.append(f"{row['group']} was never led; `shardmq shard list` shows its replicas")
-        elif len(row["in_sync"]) < row["min_in_sync"]:
-            said.append(
-                f"{row['group']} refuses publishes: in sync is {', '.join(row['in_sync'])} alone, and "
-                f"{row['min_in_sync']} hosts have to be"
-            )
-        elif lacking:
-            said.append(f"{row['group']} is led by {row['primary']}, and not in sync on {', '.join(lacking)}")
-    return said
 
 
 def logins(processes: list[Row]) -> list[str]:

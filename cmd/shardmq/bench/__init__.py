@@ -15,6 +15,7 @@ scattered_parts.py     What it measures.
 disk.py                The number of fdatasync a second of the disk.
 streams/               Streams beside RabbitMQ's and Redis's.
 hosts/                 `bench hosts`: several hosts, RabbitMQ's quorum queues beside them.
+scaling/               `bench scaling`: what gateways and shards more bring.
 watched/               `bench watched`: what open pages and scrapes cost.
 compare/               Against RabbitMQ, on the same machine.
 """

@@ -16,6 +16,7 @@ from shardmq.cmd.bench.connections import queues_command
 from shardmq.cmd.bench.delays import delays
 from shardmq.cmd.bench.features import features
 from shardmq.cmd.bench.hosts.command import hosts
+from shardmq.cmd.bench.scaling.command import scaling
 from shardmq.cmd.bench.scattered import scattered
 from shardmq.cmd.bench.settings import MESSAGES, STAMP, Settings
 from shardmq.cmd.bench.streams.command import streams
@@ -129,6 +130,7 @@ bench.add_command(growth)
 bench.add_command(streams)
 bench.add_command(hosts)
 bench.add_command(watched)
+bench.add_command(scaling)
 
 
 def measure(settings: Settings, disk: Path, as_json: bool) -> None:

@@ -13,8 +13,9 @@ from shardmq.cmd.terminal.options import JSON, LIST
 from shardmq.cmd.terminal.output import CommandFailed, print_done
 from shardmq.cmd.terminal.rows import Column, RowChoice, extras, names, numbers
 from shardmq.cmd.terminal.tables import print_list
-from shardmq.replication.etcd.values import HOSTS, WISHES, Host
-from shardmq.replication.planning.cluster import Cluster
+from shardmq.replication.etcd.values import HOSTS, LOADS, WISHES, Host
+from shardmq.replication.planning.stops import reasons_to_stay
+from shardmq.replication.planning.wishes import check_host, draining
 
 COLUMNS: Final = (
     *names("host", "state"),
@@ -36,7 +37,7 @@ WAIT: Final = click.option(
 
 @click.group()
 def host() -> None:
-    """Hosts of a broker on several: list, drain, remove."""
+    """Hosts of a broker on several: list, hand over, drain, remove."""
 
 
 @host.command("list")
@@ -47,6 +48,40 @@ def host_list(*, join: str | None, choice: RowChoice, as_json: bool) -> None:
     with opened(join) as register:
         rows = host_rows(register.cluster())
     print_list("hosts", rows, COLUMNS, choice, as_json)
+
+
+@host.command("hand-over")
+@click.argument("name", envvar="SHARDMQ_HOST_NAME")
+@click.option("--undo", is_flag=True, help="Let it lead again.")
+@WAIT
+@ETCD
+@JSON
+def host_hand_over(*, name: str, undo: bool, wait_seconds: float, join: str | None, as_json: bool) -> None:
+    """Have everything that host NAME leads led by others, before it stops.
+
+    With --wait, until it may stop: it leads nothing, and every group is whole without it. It keeps its replicas, and
+    leads again once it has been started again. Without NAME it is the one of SHARDMQ_HOST_NAME.
+    """
+    with opened(join) as register:
+        check_host(register.cluster(), name)
+
+        def stopping(there: Host | None) -> Host | None:
+            return None if there is None else msgspec.structs.replace(there, is_stopping=not undo)
+
+        register.change(HOSTS, name, stopping)
+        if undo:
+            print_done(f"Host '{name}' may lead again", as_json)
+            return
+        reasons = reasons_to_stay(register.cluster(), name)
+        if reasons and wait_seconds:
+            register.wait_until(lambda cluster: not reasons_to_stay(cluster, name), wait_seconds)
+            reasons = reasons_to_stay(register.cluster(), name)
+    if reasons and wait_seconds:
+        raise CommandFailed(
+            f"host '{name}' is still needed after {wait_seconds:g} s: {'; '.join(reasons)}; `--undo` lets it lead again"
+        )
+    done = f"Host '{name}' hands over; still needed: {'; '.join(reasons)}" if reasons else f"Host '{name}' may stop"
+    print_done(done, as_json, needed=reasons)
 
 
 @host.command("drain")
@@ -61,12 +96,7 @@ def host_drain(*, name: str, undo: bool, wait_seconds: float, join: str | None, 
     A host that is away can be drained as well: its replicas are made anew from those that are there.
     """
     with opened(join) as register:
-        known(register.cluster(), name)
-
-        def drained(there: Host | None) -> Host | None:
-            return None if there is None else msgspec.structs.replace(there, is_draining=not undo)
-
-        register.change(HOSTS, name, drained)
+        register.change(HOSTS, name, draining(register.cluster(), name, not undo))
         if undo:
             print_done(f"Host '{name}' may have replicas again", as_json)
             return
@@ -86,27 +116,22 @@ def host_drain(*, name: str, undo: bool, wait_seconds: float, join: str | None, 
 @ETCD
 @JSON
 def host_remove(*, name: str, join: str | None, as_json: bool) -> None:
-    """Forget host NAME, which was drained and has stopped."""
+    """Forget host NAME, which was drained and has stopped. One that still runs stops when it hears of it."""
     with opened(join) as register:
         cluster = register.cluster()
-        known(cluster, name)
+        check_host(cluster, name)
         if left := cluster.loads()[name]:
             raise CommandFailed(f"host '{name}' has {left} replicas; `shardmq host drain {name}` moves them away first")
+        if not cluster.hosts[name].is_draining:
+            raise CommandFailed(
+                f"host '{name}' does not drain, and may get replicas any time; `shardmq host drain {name}` first"
+            )
         for group, wish in cluster.wishes.items():
             if name in (wish.source, wish.target):
                 register.remove(WISHES, group)
+        register.remove(LOADS, name)
         register.remove(HOSTS, name)
     print_done(f"Removed host '{name}'", as_json)
-
-
-def known(cluster: Cluster, name: str) -> None:
-    """Refuse a host that there is not.
-
-    Raises:
-        CommandFailed: there is no such host.
-    """
-    if name not in cluster.hosts:
-        raise CommandFailed(f"there is no host '{name}'; the hosts are {', '.join(sorted(cluster.hosts)) or 'none'}")
 
 
 def _wait_until_empty(register: BrokerRegister, name: str, seconds: float) -> bool:

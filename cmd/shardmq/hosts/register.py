@@ -10,8 +10,9 @@ import click
 
 from shardmq.cmd.run.hosts.options import JOIN_VARIABLE
 from shardmq.cmd.terminal.output import CommandFailed
+from shardmq.replication.etcd.errors import Unreachable
 from shardmq.replication.etcd.url import EtcdUrl, parse
-from shardmq.replication.etcd.values import BROKER, GROUPS, HOSTS, WISHES, Kind
+from shardmq.replication.etcd.values import BROKER, GROUPS, HOSTS, LOADS, WISHES, Kind
 from shardmq.replication.planning.cluster import Cluster
 
 if TYPE_CHECKING:  # replicas' stores come along with these, which no list of commands needs
@@ -66,7 +67,7 @@ class BrokerRegister:
         """
         from shardmq.replication.etcd.news import Failed, Listed
 
-        kinds: tuple[Kind[Any], ...] = (BROKER, HOSTS, GROUPS, WISHES)
+        kinds: tuple[Kind[Any], ...] = (BROKER, HOSTS, GROUPS, WISHES, LOADS)
         for kind in kinds:
             self._register.list(kind, ANSWER_SECONDS)
         found: dict[str, dict[str, Any]] = {}
@@ -81,16 +82,17 @@ class BrokerRegister:
             raise CommandFailed(
                 f"{self._url} has no broker; name the prefix that its hosts have in --join, or start the first of them"
             )
-        return Cluster(broker, found[HOSTS.folder], found[GROUPS.folder], found[WISHES.folder])
+        hosts, groups, wishes, loads = (found[kind.folder] for kind in kinds[1:])
+        return Cluster(broker, hosts, groups, wishes, loads)
 
-    def change(self, kind: Kind[Any], name: str, edit: "Edit[Any]") -> None:
-        """Have a value be what it should be.
+    def change(self, kind: Kind[Any], name: str, edit: "Edit[Any]") -> bool:
+        """Have a value be what it should be; returns whether it was changed.
 
         Raises:
             EtcdError: it could not be done.
         """
         self._register.change(kind, name, edit, ANSWER_SECONDS)
-        self._await_stored()
+        return self._await_stored()
 
     def remove(self, kind: Kind[Any], name: str) -> None:
         """Delete a value.
@@ -102,15 +104,24 @@ class BrokerRegister:
         self._await_stored()
 
     def wait_until(self, holds: Callable[[Cluster], bool], seconds: float) -> bool:
-        """Look until something holds; returns whether it does."""
-        deadline = time.monotonic() + seconds
-        while not holds(self.cluster()):
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(LOOK_SECONDS)
-        return True
+        """Look until something holds; returns whether it does.
 
-    def _await_stored(self) -> None:
+        Raises:
+            EtcdError: it does not answer, in the end.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                if holds(self.cluster()):
+                    return True
+                if time.monotonic() >= deadline:
+                    return False
+            except Unreachable:
+                if time.monotonic() >= deadline:
+                    raise
+            time.sleep(LOOK_SECONDS)
+
+    def _await_stored(self) -> bool:
         from shardmq.replication.etcd.news import Failed, Stored
 
         while True:
@@ -118,7 +129,7 @@ class BrokerRegister:
                 if isinstance(news, Failed):
                     raise news.error
                 if isinstance(news, Stored):
-                    return
+                    return news.changed
 
     def _next(self) -> "list[News]":
         self._register.wait(ANSWER_SECONDS)

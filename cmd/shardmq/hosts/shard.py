@@ -1,23 +1,20 @@
 """`shardmq shard list`, `transfer`, `move` and `elect`: the coordinator is a group as the shards are."""
 
 import secrets
-from collections.abc import Callable
 from typing import Final
 
 import click
-import msgspec
 
-from shardmq.cmd.hosts.host import WAIT, known
-from shardmq.cmd.hosts.register import BrokerRegister, opened
+from shardmq.cmd.hosts.host import WAIT
+from shardmq.cmd.hosts.register import opened
 from shardmq.cmd.hosts.rows import group_rows
 from shardmq.cmd.run.hosts.options import ETCD
 from shardmq.cmd.terminal.options import JSON, LIST, YES
 from shardmq.cmd.terminal.output import CommandFailed, confirm, print_done
 from shardmq.cmd.terminal.rows import Column, RowChoice, extras, names, numbers
 from shardmq.cmd.terminal.tables import print_list
-from shardmq.replication.core.group import Group
 from shardmq.replication.etcd.values import WISHES, Wish
-from shardmq.replication.planning.cluster import Cluster
+from shardmq.replication.planning.wishes import check_host, found, moving, transferring
 
 COLUMNS: Final = (
     *names("shard", "primary"),
@@ -25,7 +22,7 @@ COLUMNS: Final = (
     Column("in_sync", is_wrapped=True),
     Column("replicas", is_wrapped=True),
     Column("state", is_wrapped=True, style=lambda row: "" if row["state"] == "whole" else "yellow"),
-    *extras("min_in_sync", "incarnation"),
+    *extras("cores", "min_in_sync", "incarnation"),
 )
 
 TRANSFER_SECONDS: Final = 10.0
@@ -53,13 +50,9 @@ def shard_transfer(*, name: str, host: str, join: str | None, as_json: bool) -> 
     """Have SHARD, or the coordinator, led by another HOST that is in sync. Nothing that is confirmed is lost."""
     with opened(join) as register:
         cluster = register.cluster()
-        group = _group(cluster, name)
-        known(cluster, host)
-        if host not in group.in_sync:
-            raise CommandFailed(f"{name} cannot be led by '{host}': in sync are {', '.join(sorted(group.in_sync))}")
+        edit, group = transferring(cluster, name, host), cluster.groups[name]
         if group.primary != host:
-            wanted = {"term": group.term, "primary": host, "unclean": "", "is_pinned": True}
-            _wish(register, name, lambda wish: msgspec.structs.replace(wish, **wanted))
+            register.change(WISHES, name, edit)
             if not register.wait_until(lambda cluster: cluster.groups[name].term > group.term, TRANSFER_SECONDS):
                 raise CommandFailed(
                     f"'{group.primary}' has not handed {name} over to '{host}' within {TRANSFER_SECONDS:.0f} s; "
@@ -81,16 +74,7 @@ def shard_transfer(*, name: str, host: str, join: str | None, as_json: bool) -> 
 def shard_move(*, name: str, source: str, target: str, wait_seconds: float, join: str | None, as_json: bool) -> None:
     """Have a replica of SHARD on host TO instead of on FROM. No replica is missing meanwhile."""
     with opened(join) as register:
-        cluster = register.cluster()
-        group = _group(cluster, name)
-        for host in (source, target):
-            known(cluster, host)
-        if source not in group.replicas or target in group.replicas:
-            replicas = ", ".join(sorted(group.replicas))
-            raise CommandFailed(f"{name} cannot move from '{source}' to '{target}': its replicas are on {replicas}")
-        if cluster.hosts[target].is_draining:
-            raise CommandFailed(f"{name} cannot move to '{target}', which drains; `shardmq host drain --undo {target}`")
-        _wish(register, name, lambda wish: msgspec.structs.replace(wish, source=source, target=target))
+        register.change(WISHES, name, moving(register.cluster(), name, source, target))
         is_done = bool(wait_seconds) and register.wait_until(
             lambda cluster: source not in cluster.groups[name].replicas, wait_seconds
         )
@@ -116,8 +100,8 @@ def shard_elect(*, name: str, host: str, yes: bool, join: str | None, as_json: b
     """
     with opened(join) as register:
         cluster = register.cluster()
-        group = _group(cluster, name)
-        known(cluster, host)
+        group = found(cluster, name)
+        check_host(cluster, host)
         if host in group.in_sync or host not in group.replicas:
             others = sorted({*group.replicas} - {*group.in_sync})
             raise CommandFailed(
@@ -128,7 +112,7 @@ def shard_elect(*, name: str, host: str, yes: bool, join: str | None, as_json: b
         loss = f"confirmed messages of {name} that only {', '.join(sorted(group.in_sync))} has are lost for good"
         confirm(f"Have {name} led by '{host}'? {loss.capitalize()}.", loss, yes)
         incarnation = secrets.token_hex(8)
-        _wish(register, name, lambda _: Wish(group.term, host, unclean=incarnation))
+        register.change(WISHES, name, lambda _: Wish(group.term, host, unclean=incarnation))
         if not register.wait_until(
             lambda cluster: cluster.groups[name].incarnation != group.incarnation, ELECTION_SECONDS
         ):
@@ -138,13 +122,3 @@ def shard_elect(*, name: str, host: str, yes: bool, join: str | None, as_json: b
             )
         now = register.cluster().groups[name]
     print_done(f"{name} is led by '{now.primary}', in term {now.term}; {loss}", as_json, term=now.term)
-
-
-def _group(cluster: Cluster, name: str) -> Group:
-    if name not in cluster.groups:
-        raise CommandFailed(f"there is no {name}; there are {', '.join(cluster.groups) or 'no groups yet'}")
-    return cluster.groups[name]
-
-
-def _wish(register: BrokerRegister, name: str, edit: Callable[[Wish], Wish]) -> None:
-    register.change(WISHES, name, lambda there: edit(there or Wish()))

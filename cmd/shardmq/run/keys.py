@@ -12,6 +12,7 @@ from shardmq.cmd.terminal.output import CommandFailed, print_json
 from shardmq.cmd.terminal.rows import Column, RowChoice, extras
 from shardmq.cmd.terminal.tables import print_list
 from shardmq.cmd.terminal.values import counted
+from shardmq.limits import SHARDS_MAX
 
 KEYS_DIR: Final = click.option(
     "--dir",
@@ -66,7 +67,7 @@ def keys_create(*, names: tuple[str, ...], folder: Path, as_json: bool) -> None:
 
 @keys.command("hosts")
 @click.argument("names", nargs=-1, required=True, metavar="HOST…", callback=host_names)
-@click.option("--shards", type=WholeNumber(1, 1024), default=4, show_default=True, help="Shards of the broker.")
+@click.option("--shards", type=WholeNumber(1, SHARDS_MAX), default=4, show_default=True, help="Shards of the broker.")
 @click.option("--gateways", type=WholeNumber(1, 64), default=4, show_default=True, help="Gateways of each host.")
 @KEYS_DIR
 @JSON

@@ -14,7 +14,8 @@ LEVELS: Final = {
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     """An event of the broker; `text` is for people, the other fields are for programs.
 
-    `event` is one of up, managed, unmanaged, exited, follows, hung, ready, refused, waiting, stopping, killed, stopped.
+    `event` is one of up, managed, unmanaged, exited, grown, hung, ready, refused, waiting, stopping, killed,
+    stopped.
     Without a plain port there are no `host` and `port`; `management` is a URL; `cores` are there where the number of
     gateways was chosen for them.
     """

@@ -52,15 +52,15 @@ class ShardCommands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Their names."""
         del ctx
-        return ["list", "transfer", "move", "elect"]
+        return ["list", "add", "transfer", "move", "elect"]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """One of them, imported now."""
         if cmd_name not in self.list_commands(ctx):
             return None
-        from shardmq.cmd.hosts import shard
+        from shardmq.cmd.hosts import growth, shard
 
-        command = getattr(shard, f"shard_{cmd_name}")
+        command = growth.shard_add if cmd_name == "add" else getattr(shard, f"shard_{cmd_name}")
         assert isinstance(command, click.Command)
         return command
 

@@ -124,6 +124,7 @@ class Supervisor:
         self._announce = announce
         self._children = roster(options, run_dir, self._child_ready)
         self._demands = {child.name: Demand(child) for child in self._children if child.is_on_demand}
+        self._keepers: list[asyncio.Task[None]] = []
         self._children[0].on_shovels = self._demands["shovels"].want
         self._started_at = time.monotonic()
         self._is_up = False
@@ -137,15 +138,25 @@ class Supervisor:
         StopSignal.on_loop(loop, self._told_to_stop)
         loop.call_later(PATIENCE_SECONDS, self._say_who_is_missing)
         Watch(self._children, self._say).look()
-        keepers = [asyncio.create_task(self._keep(child)) for child in self._children]
-        stop = asyncio.create_task(self._stopping.wait())
-        # A keeper that ends before the stop has a bug: everything is stopped, and the exception is raised below.
-        await asyncio.wait([stop, *keepers], return_when=asyncio.FIRST_COMPLETED)
-        self._stopping.set()
+        for child in self._children:
+            self._look_after(child)
+        await self._stopping.wait()
         await self._stop()
-        await asyncio.gather(*keepers)
+        await asyncio.gather(*self._keepers)
         self._announce(Notice("stopped", "stopped", exit_code=self._exit_code))
         return self._exit_code
+
+    def _take_on(self, child: Child) -> None:
+        """Have one more process, which is there on demand, while the broker runs."""
+        self._children.append(child)
+        self._demands[child.name] = Demand(child)
+        self._look_after(child)
+
+    def _look_after(self, child: Child) -> None:
+        keeper = asyncio.create_task(self._keep(child))
+        # One that ends before the stop has a bug: everything is stopped, and the exception is raised then.
+        keeper.add_done_callback(lambda _: self._stopping.set())
+        self._keepers.append(keeper)
 
     async def _keep(self, child: Child) -> None:
         """Start a process, and restart it whenever it ends, until the broker stops."""
@@ -161,9 +172,6 @@ class Supervisor:
                 continue
             if self._stopping.is_set():
                 return
-            if code == notify.REPLICA_ENDED:
-                self._term_ended(child)
-                continue
             if code == EXIT_CONFIG:
                 self._say("refused", child, f"{child.name} refused to start; stopping everything", exit_code=code)
                 self._exit_code = EXIT_CONFIG
@@ -175,10 +183,6 @@ class Supervisor:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause)
             pause = min(pause * 2, RESTART_SECONDS_MAX)
-
-    def _term_ended(self, child: Child) -> None:
-        """A replica leads no more: it starts again at once, to follow."""
-        self._say("follows", child, f"{child.name} (process {child.pid}) leads no more; starting it again to follow")
 
     async def _stop(self) -> None:
         """Stop all processes, stage by stage."""

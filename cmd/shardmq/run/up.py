@@ -30,6 +30,7 @@ from shardmq.cmd.terminal.process_options import (
     tls_options,
 )
 from shardmq.cmd.terminal.values import counted
+from shardmq.limits import SHARDS_MAX
 from shardmq.runtime import notify
 from shardmq.runtime.cores import core_count
 from shardmq.runtime.logs import LogOptions, timestamp
@@ -60,7 +61,7 @@ _log = logging.getLogger(__name__)
 @click.command()
 @click.option(
     "--shards",
-    type=WholeNumber(1, 1024),
+    type=WholeNumber(1, SHARDS_MAX),
     default=4,
     show_default=True,
     envvar="SHARDMQ_UP_SHARDS",

@@ -12,6 +12,7 @@ from shardmq.cmd.bench.hosts.machines.machine import Machine, freeze
 from shardmq.cmd.bench.hosts.machines.network import Network
 from shardmq.cmd.bench.hosts.replicated import SHARD, Replicated
 from shardmq.cmd.bench.hosts.traffic import Traffic
+from shardmq.cmd.run.supervisor import STEADY_SECONDS
 
 BRIEFLY_SECONDS: Final = 0.5
 
@@ -61,7 +62,11 @@ def _pause(traffic: Traffic, happen: Callable[[], None]) -> Figures:
 
 
 def process_killed(broker: Replicated, queue: str) -> Figures:
-    """The shard's primary is killed; it is started again in place, or another one is elected."""
+    """The shard's primary is killed; it is started again in place, or another one is elected.
+
+    It has run for some time before: one that has just been killed is started again after a pause.
+    """
+    time.sleep(STEADY_SECONDS)
     with Traffic("sdk", broker.url(), queue) as traffic:
         figures = _pause(traffic, lambda: os.kill(broker.pid(broker.primary()), signal.SIGKILL))
     broker.wait_until_whole()

@@ -115,7 +115,7 @@ class Session:
             self._repeat(runs, "frozen", partial(faults.frozen, broker, queue))
             self._repeat(runs, "etcd-away", partial(away, queue), 1)
         self._repeat(runs, "rejoin", partial(copies.rejoin, broker), min(3, how.faults))
-        self._repeat(runs, "join", partial(copies.join, broker, how.join_mb * 1_000_000), 1)
+        self._repeat(runs, "join", partial(copies.join, broker, how.join_mb * 1_000_000), min(3, how.faults))
         if any(run in runs for run in ("full-killed", "full-cut-off")):
             self._say(f"storing {how.stored:,} messages")
             queue = broker.new_queue()

@@ -18,11 +18,13 @@ from shardmq.replication.etcd.change import Edit
 from shardmq.replication.etcd.errors import EtcdError
 from shardmq.replication.etcd.news import Failed, Seen, Stored
 from shardmq.replication.etcd.register import Entry
-from shardmq.replication.etcd.values import BROKER, GROUPS, HOSTS, WISHES, Broker, Host, Kind, Wish
+from shardmq.replication.etcd.values import BROKER, GROUPS, HOSTS, LOADS, WISHES, Broker, Host, Kind, Loads, Wish
 from shardmq.replication.planning.cluster import Cluster
 from shardmq.version import VERSION
 
 DEFAULT_SHARDS: Final = 4
+
+WATCHED: Final[tuple[Kind[Any], ...]] = (BROKER, HOSTS, GROUPS, WISHES, LOADS)
 
 
 class Membership:
@@ -44,7 +46,7 @@ class Membership:
         self.changed: Callable[[], None] = lambda: None
         self._options = options
         self._register = BackgroundRegister(options.url, f"{options.name}-{self.session}")
-        self._known: dict[str, dict[str, Entry[Any]]] = {kind.folder: {} for kind in (HOSTS, GROUPS, WISHES)}
+        self._known: dict[str, dict[str, Entry[Any]]] = {kind.folder: {} for kind in WATCHED}
         self._unseen = {*self._known}
         self._waiting: dict[tuple[str, str], deque[asyncio.Future[Stored]]] = {}
         self._broker: Broker | None = None
@@ -110,8 +112,8 @@ class Membership:
 
     def _check(self, broker: Broker) -> None:
         options = self._options
+        self._check_shards(broker)
         for option, wanted, there in (
-            ("--shards", options.shards, broker.shards),
             ("--replicas", options.replicas, broker.replicas),
             ("--min-in-sync", options.min_in_sync, broker.min_in_sync),
         ):
@@ -121,9 +123,21 @@ class Membership:
                     f"{option} away to join it as it is"
                 )
 
+    def _check_shards(self, broker: Broker) -> None:
+        """Refuse a number of shards that the broker never had: options may be older than shards that were added."""
+        wanted, first, there = self._options.shards, broker.shards_at_first or broker.shards, broker.shards
+        if wanted is None or first <= wanted <= there:
+            return
+        grown = f", and has {there} now" if first < there else ""
+        more = f", or add some while it runs: `shardmq shard add {wanted - there}`" if wanted > there else ""
+        raise StartupRefused(
+            f"the broker in {self._options.url} was made with --shards {first}{grown}, and this host says {wanted}; "
+            f"leave --shards away to join it as it is{more}"
+        )
+
     def follow(self) -> None:
-        """Hear of all hosts, groups and wishes from now on."""
-        for kind in (HOSTS, GROUPS, WISHES):
+        """Hear of the broker and of all hosts, groups and wishes from now on."""
+        for kind in WATCHED:
             self._register.watch(kind)
 
     async def change(self, kind: Kind[Any], name: str, edit: Edit[Any], seconds: float = float("inf")) -> Stored:
@@ -145,13 +159,32 @@ class Membership:
         hosts: dict[str, Host] = self._values(HOSTS)
         groups: dict[str, Group] = self._values(GROUPS)
         wishes: dict[str, Wish] = self._values(WISHES)
-        return Cluster(self._broker, hosts, groups, wishes)
+        loads: dict[str, Loads] = self._values(LOADS)
+        return Cluster(self._values(BROKER).get("", self._broker), hosts, groups, wishes, loads)
 
     @property
     def is_replaced(self) -> bool:
         """Whether another process has taken this host's name."""
         entry = self._known[HOSTS.folder].get(self._options.name)
         return entry is not None and entry.value is not None and entry.value.session != self.session
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether `shardmq host remove` has taken this host out of the broker."""
+        entry = self._known[HOSTS.folder].get(self._options.name)
+        return entry is not None and entry.value is None
+
+    async def silence(self, seconds: float) -> str:
+        """Why etcd does not answer; "" where it does.
+
+        Args:
+            seconds: for an answer.
+        """
+        try:  # of a key that nothing else waits for, as what is asked of one key is done in its order
+            await self.change(LOADS, self._options.name, lambda _: None, seconds)
+        except EtcdError as fault:
+            return str(fault)
+        return ""
 
     def close(self) -> None:
         """Hear no more."""

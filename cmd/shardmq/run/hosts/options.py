@@ -122,8 +122,8 @@ JOIN: Final = click.option(
     metavar="URL",
     envvar=JOIN_VARIABLE,
     show_envvar=True,
-    help="Be one of several hosts of a broker that etcd knows: etcd://user:password@h1:2379,h2:2379/prefix; etcds:// "
-    "is TLS.",
+    help="Be one of several hosts of a broker that etcd knows: etcds://user:password@h1:2379,h2:2379/prefix?cacertfile="
+    "ca.pem; etcd:// is without TLS, for members on this machine.",
 )
 ETCD: Final = click.option(
     "--join",
@@ -131,7 +131,7 @@ ETCD: Final = click.option(
     metavar="URL",
     envvar=JOIN_VARIABLE,
     show_envvar=True,
-    help="Where etcd is, as the hosts have it: etcd://user:password@h1:2379,h2:2379/prefix.",
+    help="Where etcd is, as the hosts have it: etcds://user:password@h1:2379,h2:2379/prefix?cacertfile=ca.pem.",
 )
 HOST: Final = click.option(
     "--host-name",

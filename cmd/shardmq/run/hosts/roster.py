@@ -27,17 +27,25 @@ class HostRoster:
         coordinator = ("coordinator", *self._replica(options, "coordinator"), "--boot-id", self._broker.id)
         coordinator = (*coordinator, *options.log.words, *options.definitions_words)
         members = [self._on_demand("coordinator", COORDINATOR, coordinator, run_dir, on_ready)]
-        for index in range(self._broker.shards):
-            name = shard_group(index)
-            shard = ("shard", "--index", str(index), *self._replica(options, name), *options.shard_words)
-            members.append(self._on_demand(name, SHARD, shard, run_dir, on_ready))
+        members += self.shards(range(self._broker.shards), options, run_dir, on_ready)
         to_others = ("--host-name", self._host.name, *self._host.security_words)
         place = Place(to_others, self._host.name, {JOIN_VARIABLE: self._host.join})
         return [*members, *front(options, place, run_dir, on_ready)]
 
+    def shards(
+        self, numbers: range, options: BrokerOptions, run_dir: Path, on_ready: Callable[[Child], None]
+    ) -> list[Child]:
+        """The processes of some shards."""
+        members = []
+        for index in numbers:
+            name = shard_group(index)
+            shard = ("shard", "--index", str(index), *self._replica(options, name), *options.shard_words)
+            members.append(self._on_demand(name, SHARD, shard, run_dir, on_ready))
+        return members
+
     def _replica(self, options: BrokerOptions, group: str) -> tuple[str, ...]:
         """Words of a replica's command line."""
-        addresses = self._host.bus_addresses(self._broker.shards)
+        addresses = self._host.bus_addresses(options.shards)
         return (
             *("--host-name", self._host.name, "--broker", self._broker.id),
             *("--data-dir", str(options.data_dir), "--listen", addresses[group]),

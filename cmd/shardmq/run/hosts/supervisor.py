@@ -7,14 +7,17 @@ before it stops it has everything led elsewhere that can be.
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from shardmq.cmd.run.hosts.growth import ShardGrowth
+from shardmq.cmd.run.hosts.load import LoadMeter
 from shardmq.cmd.run.hosts.membership import Membership
+from shardmq.cmd.run.hosts.needs import check_needs
 from shardmq.cmd.run.hosts.options import HostOptions
 from shardmq.cmd.run.hosts.planner import Planner
 from shardmq.cmd.run.hosts.roster import HostRoster
@@ -23,6 +26,7 @@ from shardmq.cmd.run.notices import Notice
 from shardmq.cmd.run.roster import COORDINATOR, SHARD, BrokerOptions
 from shardmq.cmd.run.supervisor import PATIENCE_SECONDS, Supervisor, held
 from shardmq.cmd.terminal.exit_codes import EXIT_CONFIG
+from shardmq.cmd.terminal.values import counted
 from shardmq.replication.etcd.errors import EtcdError
 from shardmq.replication.etcd.values import HOSTS, Broker, Host
 from shardmq.replication.planning.cluster import COORDINATOR as COORDINATOR_GROUP
@@ -46,8 +50,10 @@ def supervise_host(options: BrokerOptions, host: HostOptions, announce: Callable
         The exit code: 0 after a clean stop.
 
     Raises:
-        StartupRefused: the data directory or the port are in use, or the broker was made otherwise.
+        StartupRefused: the data directory or the port are in use, its address or keys cannot be used, or the broker
+            was made otherwise.
     """
+    check_needs(host, options.gateways)
     with held(options, announce) as (known, run_dir):
         return asyncio.run(_run(known, host, run_dir, announce))
 
@@ -78,9 +84,14 @@ async def _joined(
     joining = asyncio.create_task(membership.join(options.data_dir, addresses))
     stop = asyncio.create_task(stopping.wait())
     began = time.monotonic()
-    while not (await asyncio.wait([joining, stop], timeout=PATIENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED))[0]:
-        seconds = round(time.monotonic() - began)
-        what = f"still waiting for {host.url}; check that etcd's members run and can be reached"
+    while True:
+        asked = asyncio.create_task(membership.silence(PATIENCE_SECONDS))
+        ended = (await asyncio.wait([joining, stop], timeout=PATIENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED))[0]
+        if ended:
+            asked.cancel()
+            break
+        seconds, reason = round(time.monotonic() - began), await asked
+        what = f"still waiting for {host.url}: {reason or 'it answers, and takes no change; has it a leader?'}"
         announce(Notice("waiting", f"after {seconds} s {what}", seconds=seconds))
     stop.cancel()
     if joining.done():
@@ -110,10 +121,15 @@ class HostSupervisor(Supervisor):
         run_dir: Path,
         announce: Callable[[Notice], None],
     ) -> None:
-        super().__init__(options, run_dir, announce, HostRoster(host, broker))
+        roster = HostRoster(host, broker)
+        super().__init__(options, run_dir, announce, roster)
+        self._roster = roster
+        self._run_dir = run_dir
+        self._growth = ShardGrowth(membership, host, broker.shards, self._add_shards)
         self._name = host.name
         self._membership = membership
         self._planner = Planner(membership, host.name)
+        self._meter = LoadMeter(membership, host.name, self._children)
         self._news = asyncio.Event()
         self._is_placed = False
         self._led_coordinator = False
@@ -122,28 +138,45 @@ class HostSupervisor(Supervisor):
         """Run this host's part of the broker until it is told to stop; returns the exit code."""
         self._membership.changed = self._changed
         self._membership.follow()
-        planning = asyncio.create_task(self._planner.run())
-        planning.add_done_callback(lambda _: self._stopping.set())
+        tasks = [asyncio.create_task(work) for work in self._tasks()]
+        for task in tasks:
+            task.add_done_callback(lambda _: self._stopping.set())
         try:
             return await super().run()
         finally:
-            planning.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await planning
+            for task in tasks:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+    def _tasks(self) -> "tuple[Coroutine[None, None, None], ...]":
+        """What goes on beside the processes."""
+        return self._planner.run(), self._growth.run(), self._meter.run()
+
+    def _add_shards(self, numbers: range) -> None:
+        """Have the processes of shards that were added ready to start here, and start those that this host has."""
+        self._options = replace(self._options, shards=numbers.stop)
+        added = self._roster.shards(numbers, self._options, self._run_dir, self._child_ready)
+        for child in added:
+            self._take_on(child)
+        names = ", ".join(child.name for child in added)
+        self._announce(Notice("grown", f"added {names}; the broker has {counted(numbers.stop, 'shard')} now"))
+        self._changed()
 
     def _changed(self) -> None:
         """Have the replicas run that this host has by now."""
         cluster = self._membership.cluster
         if cluster is None:
             return
-        if self._membership.is_replaced:
+        if reason := self._why_over():
+            if self._exit_code == EXIT_CONFIG:  # told before, and stopping
+                return
             self._exit_code = EXIT_CONFIG
-            self._announce(
-                Notice("refused", f"another `shardmq up` has the name '{self._name}' now; stopping everything here")
-            )
+            self._announce(Notice("refused", f"{reason}; stopping everything here"))
             self._stopping.set()
             return
         self._planner.look()
+        self._growth.look()
         self._news.set()
         self._is_placed = bool(cluster.groups)
         self._look_after_shovels(cluster)
@@ -154,8 +187,20 @@ class HostSupervisor(Supervisor):
                 if is_here != child.is_wanted:
                     self._demands[child.name].want(int(is_here))
 
+    def _why_over(self) -> str:
+        """Why this host is none of the broker any more; "" where it is."""
+        if self._membership.is_removed:
+            return f"host '{self._name}' was removed from the broker; start it again to have it join anew"
+        if self._membership.is_replaced:
+            return f"another `shardmq up` has the name '{self._name}' now"
+        return ""
+
     def _missing(self) -> list[str]:
-        return super()._missing() if self._is_placed else ["the other hosts"]
+        if self._is_placed:
+            return super()._missing()
+        cluster = self._membership.cluster
+        absent = sorted({*cluster.broker.hosts} - {*cluster.hosts}) if cluster else []
+        return [f"host {name}" for name in absent] or ["the other hosts"]
 
     def _look_after_shovels(self, cluster: Cluster) -> None:
         """Stop the shovels once another host leads the coordinator, which has its own run them."""

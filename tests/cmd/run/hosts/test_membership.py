@@ -2,36 +2,30 @@
 
 import asyncio
 import json
+import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from shardmq.cmd.bench.compare.rabbitmq import Absent
+from shardmq.cmd.hosts import growth as cmd_growth
 from shardmq.cmd.main import run
+from shardmq.cmd.run.hosts.growth import fault_of_growth
 from shardmq.cmd.run.hosts.membership import Membership
 from shardmq.cmd.run.hosts.options import HostOptions
 from shardmq.cmd.run.hosts.planner import Planner
 from shardmq.cmd.run.invocation import command, environment
 from shardmq.cmd.terminal.exit_codes import EXIT_CONFIG
 from shardmq.errors import StartupRefused
+from shardmq.replication.etcd.values import BROKER, Growth
 from shardmq.replication.planning.cluster import Cluster
 from tests.hosts.members import Etcd
-from tests.running import without
 
 SECONDS = 10.0
 USAGE = 2
-
-
-@pytest.fixture(scope="module")
-def etcd() -> Iterator[Etcd]:
-    try:
-        with Etcd(size=1) as etcd:
-            yield etcd
-    except Absent as reason:
-        without(reason)
 
 
 @pytest.fixture
@@ -124,6 +118,59 @@ def test_what_contradicts_the_broker_is_refused(url: str, tmp_path: Path) -> Non
     with_hosts(url, tmp_path, body)
 
 
+def test_a_host_joins_with_any_number_of_shards_that_the_broker_has_had(url: str, tmp_path: Path) -> None:
+    async def body(hosts: Hosts) -> None:
+        first = await hosts.start("a", shards=2)
+        await first.change(BROKER, "", lambda there: there and replace(there, shards=4, shards_at_first=2))
+        await hosts.until("a", lambda cluster: len(cluster.groups) == 5)
+        with pytest.raises(StartupRefused, match="2, and has 4 now, and this host says 1; leave --shards away"):
+            await hosts.start("b", shards=1)
+        with pytest.raises(StartupRefused, match="or add some while it runs: `shardmq shard add 2`"):
+            await hosts.start("b", shards=6)
+        for shards in (2, 3, 4):
+            again = await hosts.start("b", shards=shards)
+        await hosts.until("a", lambda cluster: cluster.hosts["b"].session == again.session)
+        assert "shard-3" in hosts.members["a"].cluster.hosts["b"].addresses  # type: ignore[union-attr]
+
+    with_hosts(url, tmp_path, body)
+
+
+def test_shards_are_not_added_while_a_host_is_away_or_a_port_is_taken(
+    url: str, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cmd_growth, "ANSWER_SECONDS", 0.5)
+
+    async def body(hosts: Hosts) -> None:
+        await hosts.start("a", shards=1)
+        assert await asyncio.to_thread(run, ("shard", "add", "--join", url)) == 1
+        cluster = await hosts.until("a", lambda cluster: cluster.broker.growth is None)
+        assert cluster.broker.shards == 1
+
+    with_hosts(url, tmp_path, body)
+    assert b"no shard was added: host 'a' did not answer within" in capsysbinary.readouterr().err
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        options = HostOptions("etcd://localhost/p", "a", "127.0.0.1", bus_port=port - 4)
+        fault = fault_of_growth(options, ("a",), range(1, 2))
+    assert fault.startswith(f"port {port} at 127.0.0.1, which shard-1 needs, cannot be listened at (Address already")
+
+
+def test_shards_that_somebody_else_added_meanwhile_stay(
+    url: str, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    async def body(hosts: Hosts) -> None:
+        member = await hosts.start("a", shards=1)
+        adding = asyncio.create_task(asyncio.to_thread(run, ("shard", "add", "--join", url)))
+        await hosts.until("a", lambda cluster: cluster.broker.growth is not None)
+        await member.change(BROKER, "", lambda there: replace(there, shards=3, growth=None))
+        assert await adding == 1
+        cluster = await hosts.until("a", lambda cluster: cluster.broker.shards == 3)
+        assert cmd_growth._asked(cluster.broker, 1, Growth(2, "late")) is None
+
+    with_hosts(url, tmp_path, body)
+    assert b"somebody else is adding shards just now" in capsysbinary.readouterr().err
+
+
 def test_stores_of_another_broker_or_host_are_refused(url: str, tmp_path: Path) -> None:
     async def body(hosts: Hosts) -> None:
         await hosts.start("a", shards=1)
@@ -163,6 +210,7 @@ def test_a_host_that_drains_goes_on_draining_after_a_restart(
 ) -> None:
     async def body(hosts: Hosts) -> None:
         await hosts.start("a", shards=1)
+        await hosts.until("a", lambda cluster: len(cluster.groups) == 2)
         assert await asyncio.to_thread(run, ("host", "drain", "a", "--join", url)) == 0
         again = await hosts.start("a")
         await hosts.until("a", lambda cluster: cluster.hosts["a"].session == again.session)
@@ -189,8 +237,12 @@ def test_lists_and_refusals_of_commands(
     async def body(hosts: Hosts) -> None:
         await asyncio.gather(*(hosts.start(name, hosts=("a", "b"), shards=1) for name in "ab"))
         await hosts.until("a", lambda cluster: len(cluster.groups) == 2)
+        await hosts.start("c")
 
     with_hosts(url, tmp_path, body)
+    assert "host 'c' does not drain, and may get replicas any time" in told("host", "remove", "c", code=1)
+    assert told("host", "drain", "c") == "Drained host 'c': it has no replicas\n"
+    assert told("host", "remove", "c") == "Removed host 'c'\n"
     assert told("host", "list", "--columns", "host,state,leads,replicas,in_sync,gateway") == (
         "a\tmember\t0\t2\t1\t10.0.0.1:5672\nb\tmember\t0\t2\t1\t10.0.0.2:5672\n"
     )
@@ -215,8 +267,9 @@ def test_lists_and_refusals_of_commands(
     ("words", "why"),
     [
         (("--join", "http://h/p"), "neither etcd:// nor etcds://"),
-        (("--join", "etcd://h/p"), "--join needs --host-name"),
-        (("--join", "etcd://h/p", "--host-name", "A B"), "is no name of a host"),
+        (("--join", "etcd://localhost/p"), "--join needs --host-name"),
+        (("--join", "etcds://h/p", "--host-name", "A B"), "is no name of a host"),
+        (("--join", "etcd://10.0.0.11/p"), "etcd:// is not encrypted, and 10.0.0.11:2379 is not on this machine"),
         (("--replicas", "2"), "--replicas is for one of several hosts; give --join, too"),
     ],
 )

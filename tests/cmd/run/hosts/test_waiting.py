@@ -34,5 +34,6 @@ def test_etcd_that_cannot_be_reached_is_named_again_and_again_without_its_passwo
             await joining
 
     asyncio.run(wait())
-    assert all("still waiting for etcd://127.0.0.1:9/orders" in notice.text for notice in said)
+    assert all("still waiting for etcd://127.0.0.1:9/orders: no answer from etcd" in notice.text for notice in said)
+    assert all("127.0.0.1:9 (Connection refused)" in notice.text for notice in said)
     assert "secret" not in "".join(notice.text for notice in said)
