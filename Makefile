@@ -14,9 +14,10 @@ SWAPS  ?= 10000
 FLIPS  ?= 200
 FUZZ   ?= 60
 SEEDS  ?= 1000000
+FAULTS ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help up tree test ready compiled lint demo bench bench-compare bench-growth bench-hosts bench-spark figures recording pictures faults fuzz simulate clean
+.PHONY: help up tree test ready compiled lint demo bench bench-compare bench-growth bench-hosts bench-spark bench-scaling figures recording pictures manifests faults hosts-faults fuzz simulate clean
 
 help:
 	@echo "make up      start a broker with 4 shards in the foreground (ARGS='--port 5673' for more options)"
@@ -27,10 +28,13 @@ help:
 	@echo "make bench-growth  what a message costs as queues, connections and a backlog grow"
 	@echo "make bench-hosts  three hosts on this machine, and RabbitMQ's quorum queues on three more; needs root, etcd"
 	@echo "make bench-spark  2,000,000 rows from Spark, exactly once; RabbitMQ beside it where it is installed"
+	@echo "make bench-scaling  what more gateways, shards, queues and copies take of a core; etcd where it is installed"
 	@echo "make figures  tables and plots of the documents, from docs/benchmarks/results"
 	@echo "make recording  the terminal that the README shows, from a real run"
 	@echo "make pictures  the management page in docs/operations/pictures, taken by its tests in Chromium"
+	@echo "make manifests  deploy/hosts/kubernetes.yaml, from the Helm chart beside it"
 	@echo "make faults  $(KILLS) kills, $(FREEZES) freezes, $(POINTS) power losses, $(FLIPS) flipped bits, $(SWAPS) swaps in etcd; and controls that must fail"
+	@echo "make hosts-faults  $(FAULTS) faults on three hosts in network namespaces, under load; SEED=n repeats those of a run"
 	@echo "make fuzz    $(FUZZ) seconds of bytes that no AMQP client should send, then sessions of such"
 	@echo "make simulate  a replica group in a simulated world, $(SEEDS) times; SEED=n tells one of them step by step"
 	@echo "make lint    ruff and mypy alone"
@@ -125,11 +129,17 @@ bench-spark: $(VENV)/installed-spark tree
 figures: $(VENV)/installed-figures tree
 	@$(BIN)/python docs/benchmarks/figures.py
 
+bench-scaling: $(VENV)/installed-spark tree
+	@$(BIN)/shardmq bench scaling $(ARGS)
+
 recording: tree
 	@$(BIN)/python docs/recording/record.py
 
 pictures: $(VENV)/installed-peers tree
 	SHARDMQ_SCREENSHOTS=docs/operations/pictures $(BIN)/pytest -q tests/management/test_page.py
+
+manifests: $(VENV)/installed-test tree
+	@$(BIN)/python -m tests.deploy.charts
 
 lint: $(VENV)/installed-test tree
 	$(BIN)/ruff check .
@@ -150,11 +160,14 @@ ready: $(if $(findstring spark,$(DEMO)),$(VENV)/spark-classes.jsa) compiled lint
 test:
 	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/fetched-peers $(VENV)/installed-test
 	@$(MAKE) --no-print-directory --jobs=2 ready
-	$(BIN)/pytest --numprocesses 6 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/pytest --numprocesses 8 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 faults: $(VENV)/installed-test tree
 	SHARDMQ_FAULT_KILLS=$(KILLS) SHARDMQ_FAULT_POINTS=$(POINTS) SHARDMQ_FAULT_FREEZES=$(FREEZES) \
 	SHARDMQ_FAULT_FLIPS=$(FLIPS) SHARDMQ_FAULT_SWAPS=$(SWAPS) $(BIN)/pytest -m faults -v -s $(ARGS)
+
+hosts-faults: $(VENV)/installed-test tree
+	@$(BIN)/python -m tests.hosts.faults --faults $(FAULTS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 fuzz: $(VENV)/installed-fuzz tree
 	$(BIN)/python -m tests.fuzz.amqp --seconds $(FUZZ) --found .hypothesis/fuzz

@@ -19,7 +19,7 @@ from shardmq.cmd.run.locks import private_directory
 from shardmq.runtime import notify
 
 DEPLOY = Path(__file__).resolve().parent.parent.parent / "deploy"
-UNITS = sorted(DEPLOY.glob("*.service"))
+UNITS = sorted([*DEPLOY.glob("*.service"), *DEPLOY.glob("hosts/*.service")])
 SECONDS = 60.0
 PROGRAM = "/opt/shardmq/bin/shardmq"
 
@@ -105,7 +105,7 @@ def roles(shards: int) -> tuple[tuple[str, ...], ...]:
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 def test_the_settings_of_a_unit_are_all_known_to_its_command(unit: Path) -> None:
     name, *_ = words(unit)
-    file = DEPLOY / Path(setting(unit, "EnvironmentFile")).name
+    files = re.findall(r"^EnvironmentFile=/etc/shardmq/(.*)$", unit.read_text(), re.MULTILINE)
     with click.Context(cli) as context:
         command = cli.get_command(context, name)
         assert command is not None
@@ -114,7 +114,9 @@ def test_the_settings_of_a_unit_are_all_known_to_its_command(unit: Path) -> None
             if name == "up"
             else {cli.get_command(context, role) for role in ("coordinator", "shard", "gateway")}
         )
-    mentioned = set(re.findall(r"^#?(SHARDMQ_\w+)=", file.read_text(), re.MULTILINE))
+    text = "".join((unit.parent / file).read_text() for file in files)
+    mentioned = set(re.findall(r"^#?(SHARDMQ_\w+)=", text, re.MULTILINE))
+    assert mentioned
     assert mentioned <= set().union(*(known(command) for command in every if command is not None))
 
 
