@@ -4,6 +4,7 @@ A history is what each process did, in its order: messages sent and polled, alon
 Where two offsets are compared, it is their order among all that were seen: gaps that nobody saw anything in are none.
 """
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Literal
@@ -89,6 +90,7 @@ class History:
                 self.places[each.value].add((each.key, each.offset))
                 if step.outcome == "ok":
                     self.read.add(each.value)
+        self._offsets = {key: sorted(offsets) for key, offsets in self.values.items()}
 
     def took_effect(self, step: Step) -> bool:
         """Whether it did: it is known, or something that it sent was read."""
@@ -96,7 +98,8 @@ class History:
 
     def between(self, key: str, low: int, high: int) -> list[int]:
         """Offsets between two at which anybody saw anything."""
-        return sorted(offset for offset in self.values[key] if low < offset < high)
+        offsets = self._offsets.get(key, [])
+        return offsets[bisect_right(offsets, low) : bisect_left(offsets, high)]
 
     def offset_of(self, sent: Sent) -> int | None:
         """Where a message is; None when nobody saw it in its partition, or saw it twice."""

@@ -10,6 +10,7 @@ import pika
 from pika.exceptions import AMQPError
 
 import shardmq
+from shardmq.client.api.recovery import Recovery
 from shardmq.errors import ConnectionLost, ShardmqError
 
 RETRY_SECONDS = 0.05
@@ -38,7 +39,15 @@ class Ledger:
 
 
 class ReconnectingClient(threading.Thread):
-    """A client that connects again whenever it must, until it is told to stop."""
+    """A client that connects again whenever it must, until it is told to stop.
+
+    Attributes:
+        recovery: of its connections: none, so that it sees them lost.
+        pause_seconds: to leave the processor to others, between two things that it does.
+    """
+
+    recovery: Recovery | None = None
+    pause_seconds = 0.0
 
     def __init__(self, url: str, name: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -50,7 +59,7 @@ class ReconnectingClient(threading.Thread):
         try:
             while not self.stopping.is_set():
                 try:
-                    with shardmq.connect(self.url, timeout=20, recovery=None) as connection:
+                    with shardmq.connect(self.url, timeout=20, recovery=self.recovery) as connection:
                         self.work(connection)
                 except (ShardmqError, OSError):
                     time.sleep(RETRY_SECONDS)
@@ -65,8 +74,12 @@ class ReconnectingClient(threading.Thread):
 class ReconnectingAmqpClient(ReconnectingClient):
     """One that does so over AMQP, with pika."""
 
+    def parameters(self) -> list[pika.URLParameters]:
+        """Where to connect to, one after the other."""
+        return [pika.URLParameters(self.url.replace("shardmq://", "amqp://").rstrip("/") + "/%2F")]
+
     def run(self) -> None:
-        parameters = pika.URLParameters(self.url.replace("shardmq://", "amqp://").rstrip("/") + "/%2F")
+        parameters = self.parameters()
         try:
             while not self.stopping.is_set():
                 try:
@@ -116,6 +129,8 @@ class Publisher(Client):
                 time.sleep(RETRY_SECONDS)
                 continue
             self.ledger.confirmed.update(ids)
+            if self.pause_seconds:
+                self.stopping.wait(self.pause_seconds)
 
 
 class Consumer(Client):

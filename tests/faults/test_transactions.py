@@ -17,6 +17,7 @@ import shardmq
 from shardmq.cmd.run.broker import Broker
 from shardmq.errors import ShardmqError
 
+from .programs import Program
 from .saboteur import until
 
 KILLS = int(os.environ.get("SHARDMQ_FAULT_KILLS", "6"))
@@ -24,81 +25,6 @@ QUEUES = [f"whole-{number}" for number in range(6)]
 WORKERS = 3
 BATCH = 300
 SETTLE_SECONDS = 60.0
-
-
-class Program(threading.Thread):
-    """One transaction after the other, over all queues; some are given up, some forgotten, one is asked for twice.
-
-    Attributes:
-        committed: names the broker says are committed.
-        void: names that nothing may be left of.
-        doubtful: names that were not settled when the program ended.
-    """
-
-    def __init__(self, url: str, seed: int) -> None:
-        super().__init__(daemon=True, name=f"program-{seed % 1000}")
-        self.url = url
-        self.dice = random.Random(seed)
-        self.committed: set[str] = set()
-        self.void: set[str] = set()
-        self.doubtful: list[str] = []
-        self.stopping = threading.Event()
-        self.crash: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            with shardmq.connect(self.url, timeout=60) as connection:
-                turn = 0
-                while not self.stopping.is_set():
-                    self.try_one(connection, f"{self.name}/{turn}")
-                    turn += 1
-                self.settle(connection)
-        except BaseException as crash:
-            self.crash = crash
-            raise
-
-    def try_one(self, connection: shardmq.Connection, name: str) -> None:
-        fate = self.dice.random()
-        try:
-            with connection.channel() as channel:
-                if fate < 0.1:
-                    self.give_up(channel, name)
-                elif fate < 0.2:
-                    self.publish(channel.transaction(name), name)  # and never thought of again
-                    self.doubtful.append(name)
-                else:
-                    with channel.transaction(name, timeout_ms=3_600_000) as transaction:
-                        self.publish(transaction, name)
-                    self.committed.add(name)
-        except ShardmqError:
-            self.doubtful.append(name)
-
-    def give_up(self, channel: shardmq.Channel, name: str) -> None:
-        transaction = channel.transaction(name)
-        self.publish(transaction, name)
-        transaction.abort()
-        self.void.add(name)
-
-    def publish(self, transaction: shardmq.Transaction, name: str) -> None:
-        for queue in QUEUES:
-            transaction.publish_many("", queue, [f"{name}/{number}".encode() for number in range(BATCH)])
-
-    def settle(self, connection: shardmq.Connection) -> None:
-        """Nobody knows what became of these: whoever asks by name is told, and can still decide."""
-        for name in self.doubtful:
-            deadline = time.monotonic() + SETTLE_SECONDS
-            while True:
-                try:
-                    with connection.channel() as channel:
-                        transaction = channel.transaction(name)
-                        if transaction.is_committed:
-                            self.committed.add(name)
-                        else:
-                            transaction.abort()
-                            self.void.add(name)
-                    break
-                except ShardmqError:
-                    assert time.monotonic() < deadline, f"{name} is not settled"
 
 
 def staged(connection: shardmq.Connection) -> int:
@@ -125,7 +51,7 @@ def test_a_transaction_is_whole_or_not_there_whoever_dies(start_broker: Callable
     with shardmq.connect(broker.url) as connection, connection.channel() as channel:
         for queue in QUEUES:
             channel.queue_declare(queue, durable=True)
-    programs = [Program(broker.url, seed + number) for number in range(WORKERS)]
+    programs = [Program(broker.url, seed + number, QUEUES, BATCH) for number in range(WORKERS)]
     for program in programs:
         program.start()
     victims = sorted(broker.pids)

@@ -1,11 +1,14 @@
 """A broker on the three hosts, started by the commands that the documents name, and clients of it on a fourth one."""
 
+import fcntl
+import io
 import json
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,31 +29,45 @@ class HostsBroker:
     Args:
         hosts: with etcd.
         prefix: of it in etcd.
+        options: of `shardmq up` beside those of the documents.
+
+    Attributes:
+        variables: by host, what its processes have in their environment beside what this one has.
     """
 
-    def __init__(self, hosts: Hosts, prefix: str) -> None:
+    def __init__(self, hosts: Hosts, prefix: str, options: Sequence[str] = ()) -> None:
         self.hosts = hosts
+        self._options = options
         self.folder = hosts.folder / prefix
         self.folder.mkdir()
         members = zip(("10.0.0.11", "10.0.0.12", "10.0.0.13"), hosts.etcd.members, strict=True)
         self.join = documented_join({written: f"{member.host}:{CLIENT_PORT}" for written, member in members})
         self.url = f"shardmq://app:secret@{','.join(f'{hosts[name].address}:5672' for name in NAMES)}/"
         self.ups: dict[str, Process] = {}
+        self.variables: dict[str, dict[str, str]] = {}
         self._runs: Counter[str] = Counter()
         for words in documented("keys", {"4": str(SHARDS), "keys": str(self.folder / "keys")}):
-            assert run((*words, "--json")) == 0
+            with redirect_stdout(io.TextIOWrapper(io.BytesIO())):
+                assert run((*words, "--json")) == 0
 
     def start(self, *names: str) -> None:
         """Start hosts, and wait until they are up."""
         for name in names:
-            self._runs[name] += 1
-            log = self.folder / f"{name}-{self._runs[name]}.log"
-            self.ups[name] = self.hosts[name].spawn(command(*self._words(name)), log)
+            self.launch(name)
         for name in names:
-            self.wait_for(
-                lambda up=self.ups[name]: up.has_ended or '"event":"up"' in up.output.read_text(), f"{name} is up"
-            )
+            self.wait_for(lambda name=name: self.ups[name].has_ended or self.is_up(name), f"{name} is up")
             assert not self.ups[name].has_ended, self.last_words()
+
+    def launch(self, name: str) -> None:
+        """Start a host."""
+        self._runs[name] += 1
+        log = self.folder / f"{name}-{self._runs[name]}.log"
+        variables = [f"{variable}={value}" for variable, value in self.variables.get(name, {}).items()]
+        self.ups[name] = self.hosts[name].spawn(["env", *variables, *self._command(name)], log)
+
+    def is_up(self, name: str) -> bool:
+        """Whether all processes of a host have run at the same time since it was started."""
+        return not self.ups[name].has_ended and '"event":"up"' in self.ups[name].output.read_text()
 
     def make_user(self) -> None:
         """Make the user that clients log in as: guest may come from its own machine alone."""
@@ -60,24 +77,45 @@ class HostsBroker:
             done = subprocess.run(whole, capture_output=True, text=True, timeout=60, check=False)
             assert done.returncode == 0, done.stderr
 
+    def _command(self, name: str) -> list[str]:
+        """What starts a host."""
+        return command(*self._words(name))
+
     def _words(self, name: str) -> list[str]:
         """Words of `shardmq up` on a host, as the page has them for host a."""
         changes = {"a": name, "10.0.0.1": self.hosts[name].address, "4": str(SHARDS)}
         changes |= {"keys/a": str(self.folder / "keys" / name), "data": str(self.folder / name)}
         (words,) = documented("up", changes)
-        return [*words, "--join", self.join, "--management-port", "off", "--memory-watermark", "1GiB", "--json"]
+        words += [*self._options, "--join", self.join, "--management-port", "off", "--memory-watermark", "1GiB"]
+        return [*words, "--json"]
 
     def kill(self, name: str) -> None:
-        """kill -9 of all processes of a host."""
+        """kill -9 of all processes of a host; its stores are nobody's when this returns."""
         self.hosts[name].kill()
+        for lock in (self.folder / name).glob("**/lock"):  # who was ending by itself may not have been seen
+            self.wait_for(lambda lock=lock: is_free(lock), f"{lock} is let go of")
 
     def told(self, *words: str) -> Any:
-        """What a command on the client's host says, as JSON."""
-        prefix = self.hosts[CLIENT].prefix
-        whole = [*prefix, *command(*words, "--join", self.join, "--json")]
-        done = subprocess.run(whole, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        """What a command on the client's host says, as JSON.
+
+        It is run in this process: who waits asks often, and a process for each would take more than all hosts together.
+        """
+        code, said = self._run(*words)
+        assert code == 0
+        return json.loads(said)
+
+    def _run(self, *words: str) -> tuple[int, str]:
+        said = io.TextIOWrapper(io.BytesIO())
+        with self.hosts[CLIENT].inside(), redirect_stdout(said):
+            code = run((*words, "--join", self.join, "--json"))
+        said.seek(0)
+        return code, said.read()
+
+    def command(self, *words: str) -> Process:
+        """A command of an operator, on the client's host."""
+        self._runs["command"] += 1
+        log = self.folder / f"command-{self._runs['command']}.log"
+        return self.hosts[CLIENT].spawn(command(*words, "--join", self.join), log)
 
     def client(self, what: str) -> Process:
         """A client that publishes or drains."""
@@ -101,10 +139,23 @@ class HostsBroker:
 
     def group(self, name: str) -> dict[str, Any]:
         """One row of `shardmq shard list`."""
-        return next(row for row in self.told("shard", "list") if row["shard"] == name)
+        return next(row for row in self._groups() if row["shard"] == name)
 
     def states(self) -> dict[str, str]:
-        return {row["shard"]: row["state"] for row in self.told("shard", "list")}
+        return {row["shard"]: row["state"] for row in self._groups()}
+
+    def _groups(self) -> list[dict[str, Any]]:
+        """What `shardmq shard list` says; asked again where etcd is long in answering, as beside other work."""
+        answers: list[str] = []
+
+        def is_answered() -> bool:
+            code, said = self._run("shard", "list")
+            answers.append(said)
+            return code == 0
+
+        self.wait_for(is_answered, "etcd answers")
+        rows: list[dict[str, Any]] = json.loads(answers[-1])
+        return rows
 
     def is_whole(self) -> bool:
         return {*self.states().values()} == {"whole"}
@@ -126,6 +177,14 @@ class HostsBroker:
             assert is_new or redelivered == "1" or int(number) in again, f"{number} came twice, unmarked"
             found.add(int(number))
         return found
+
+
+def is_free(lock: Path) -> bool:
+    """Whether no process holds the lock of a folder."""
+    with lock.open() as file, suppress(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
 
 
 def lines_of(publisher: Process) -> list[list[str]]:

@@ -2,13 +2,14 @@
 
 import shutil
 import signal
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from tests.hosts.members import Etcd, Member, Process, program, temporary_folder
+from tests.hosts.members import Etcd, Member, Process, program, state, temporary_folder
 from tests.hosts.network import Namespace, Network
 
 NAMES: Final = ("a", "b", "c")
@@ -62,13 +63,18 @@ class Host:
 
     def kill(self) -> None:
         """All its processes, as a power failure would, but for what is on disk."""
-        self._namespace.signal(signal.SIGKILL)
+        killed = self._namespace.signal(signal.SIGKILL)
         for process in self._processes:
             process.kill()
+        while any(state(pid) not in "ZX" for pid in killed):  # sockets and files are theirs until they have ended
+            time.sleep(0.002)
 
 
 class Hosts:
     """All of them, inside a `with` block.
+
+    Args:
+        etcd_of: makes etcd of its members.
 
     Attributes:
         etcd: its members, each on a host of its own.
@@ -78,8 +84,9 @@ class Hosts:
         NotStarted: etcd does not start.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, etcd_of: Callable[[Sequence[Member]], Etcd] = Etcd) -> None:
         program()
+        self._etcd_of = etcd_of
         self.folder = temporary_folder("hosts")
         self._stack = ExitStack()
         self._stack.callback(shutil.rmtree, self.folder)
@@ -89,7 +96,7 @@ class Hosts:
             self.network = self._stack.enter_context(Network((*NAMES, *MEMBERS, CLIENT), self.folder))
             self._hosts = {name: self._host(name) for name in (*NAMES, CLIENT)}
             members = [self._member(self.network.namespaces[name]) for name in MEMBERS]
-            self.etcd = self._stack.enter_context(Etcd(members))
+            self.etcd = self._stack.enter_context(self._etcd_of(members))
             self._stack = self._stack.pop_all()
         return self
 

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from shardmq.cmd.bench.compare.rabbitmq import Absent, NotStarted, free_ports
+from tests.warm import SHARDMQ, warm_process
 
 START_SECONDS = 60.0
 STARTS = 3  # as a port that was free may be taken when it is listened at
@@ -60,6 +61,7 @@ class Process:
 
     def __init__(self, command: Sequence[str], output: Path, prefix: Sequence[str] = ()) -> None:
         self.output = output
+        self._process: subprocess.Popen[bytes]
         with output.open("ab") as file:
             self._process = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "KILL", *prefix, *command],
@@ -97,6 +99,21 @@ class Process:
     def last_words(self) -> str:
         said = self.output.read_text(errors="replace").strip().splitlines() if self.output.exists() else []
         return said[-1] if said else "it says nothing"
+
+
+class Supervisor(Process):
+    """`shardmq up` as a fork of the warm process, with which it ends; its own processes are forks, too.
+
+    Args:
+        arguments: for the function.
+        output: file for what it says.
+        function: as `WarmProcess.run` takes it.
+    """
+
+    def __init__(self, arguments: Sequence[str], output: Path, function: str = SHARDMQ) -> None:
+        self.output = output
+        with output.open("ab") as file:
+            self._process = warm_process.supervise(function, tuple(arguments), file.fileno())
 
 
 class Member:

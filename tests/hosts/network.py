@@ -81,14 +81,15 @@ class Namespace:
         found = run("ip", "netns", "pids", self.name).split()
         return [int(pid) for pid in found if int(pid) != os.getpid()]
 
-    def signal(self, number: int) -> None:
-        """Send a signal to all processes there, those included that they start meanwhile."""
+    def signal(self, number: int) -> set[int]:
+        """Send a signal to all processes there, those included that they start meanwhile; returns which these were."""
         sent: set[int] = set()
         while left := set(self.pids()) - sent:
             for pid in left:
                 with suppress(ProcessLookupError):
                     os.kill(pid, number)
             sent |= left
+        return sent
 
 
 def _enter(descriptor: int) -> None:
@@ -161,11 +162,19 @@ class Network:
         self._divert()
 
     def heal(self) -> None:
-        self._cuts.clear()
-        self._losses.clear()
-        self._apply(*self.namespaces)
-        if self._delays:
-            self._delays.clear()
+        self.become(set(), {}, {})
+
+    def become(
+        self, cuts: set[tuple[str, str]], losses: dict[tuple[str, str], float], delays: dict[tuple[str, str], float]
+    ) -> None:
+        """Have these cuts, losses and delays, by sender and receiver, and no others."""
+        changed = {to for _, to in cuts ^ self._cuts} | {to for (_, to), _ in losses.items() ^ self._losses.items()}
+        self._cuts, self._losses = cuts, losses
+        self._apply(*changed)
+        if delays != self._delays:
+            if self._line is None:
+                self._line = self._start_line()
+            self._delays = delays
             self._divert()
 
     def _make(self) -> None:
@@ -266,10 +275,20 @@ def remove_leftovers() -> list[str]:
             removed.append(name)
     for folder in MEMORY.glob(f"{PREFIX}-*"):
         if _is_of_the_dead(folder.name):
+            _unmount(folder)
             with suppress(FileNotFoundError):  # another run removes it, too
                 shutil.rmtree(folder)
             removed.append(folder.name)
     return removed
+
+
+def _unmount(folder: Path) -> None:
+    """Let go of the disks that hosts had below a folder."""
+    for line in Path("/proc/mounts").read_text().splitlines():
+        where = Path(line.split()[1])
+        if where.is_relative_to(folder):
+            with suppress(RuntimeError):  # another run does it, too; what is still mounted, rmtree tells
+                run("umount", "--lazy", str(where))
 
 
 def _is_of_the_dead(name: str) -> bool:

@@ -1,0 +1,189 @@
+"""What operators do while faults go on: transfers, moves, drains, more shards, restarts, upgrades."""
+
+import re
+import shutil
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import shardmq
+from shardmq.replication.core.group import Group
+from shardmq.version import VERSION
+from tests.docs.document import ROOT
+from tests.hosts.broker import SHARDS, HostsBroker
+from tests.hosts.faults.schedule import Fault
+from tests.hosts.faults.watch import Watch
+from tests.hosts.hosts import NAMES
+from tests.hosts.members import Process
+
+End = Callable[[], str]
+"""Takes a fault back; what it says is told, if it is something."""
+
+_VERSION: Final = re.compile(r'(?<=VERSION: Final = ")[^"]+')
+
+
+def nothing() -> str:
+    """What is over by itself."""
+    return ""
+
+
+class Operators:
+    """Those of a broker.
+
+    Args:
+        broker: theirs.
+        build: folder with another version's code; None for this one's as its next patch.
+
+    Attributes:
+        acts: what they do, by kind of fault.
+        watch: what etcd says; there once the broker runs.
+        shards: how many the broker is known to have.
+    """
+
+    def __init__(self, broker: HostsBroker, build: Path | None) -> None:
+        self.watch: Watch | None = None
+        self.shards = self._wanted = SHARDS
+        self._broker = broker
+        self._build = build
+        self._is_upgraded = False
+        self._drained: set[str] = set()
+        self._commands: list[Process] = []
+        self.acts: Mapping[str, Callable[[Fault], tuple[str, End]]] = {
+            "transfer": self._transfer,
+            "move": self._move,
+            "drain": self._drain,
+            "shard add": self._shard_add,
+            "rolling restart": self._rolling_restart,
+            "rolling upgrade": self._rolling_upgrade,
+        }
+
+    @property
+    def groups(self) -> dict[str, Group]:
+        """As etcd has them."""
+        assert self.watch is not None
+        return self.watch.groups
+
+    def heal(self) -> None:
+        """Hosts may have replicas again."""
+        for name in sorted(self._drained):
+            self._order("host", "drain", name, "--undo")
+
+    def have_done(self) -> bool:
+        """Whether commands have ended, shards are there that were wanted, and no host is drained any more.
+
+        What was refused, as it is where hosts or etcd are away, is ordered again.
+        """
+        self._commands = [command for command in self._commands if not command.has_ended]
+        try:
+            return not self._commands and self._is_done()
+        except AssertionError:  # etcd does not answer yet: who waits for it has a bound
+            return False
+
+    def _is_done(self) -> bool:
+        """Order again what is not done yet."""
+        if self._drained:
+            rows = self._broker.told("host", "list")
+            self._drained = {row["host"] for row in rows if row["state"] == "draining"}
+            self.heal()
+        if self.shards < self._wanted:
+            rows = self._broker.told("shard", "list")
+            if len(rows) - 1 < self._wanted:
+                self._order("shard", "add")
+            elif all(row["primary"] for row in rows):
+                self.shards = self._wanted
+            else:
+                return False
+        return not self._commands
+
+    def close(self) -> None:
+        """End commands."""
+        for command in self._commands:
+            command.kill()
+
+    def _transfer(self, fault: Fault) -> tuple[str, End]:
+        group = self.groups[fault.group]
+        heirs = sorted({*group.in_sync} - {group.primary})
+        if not heirs:
+            return "nobody else is in sync", nothing
+        return self._order("shard", "transfer", fault.group, heirs[fault.seed % len(heirs)])
+
+    def _move(self, fault: Fault) -> tuple[str, End]:
+        group = self.groups[fault.group]
+        target = sorted({*NAMES} - {*group.replicas})
+        if not target:
+            return "all hosts have it", nothing
+        sources = sorted(group.replicas)
+        return self._order("shard", "move", fault.group, sources[fault.seed % len(sources)], target[0])
+
+    def _drain(self, fault: Fault) -> tuple[str, End]:
+        if any(len(group.replicas) == len(NAMES) for group in self.groups.values()):
+            return "all hosts are needed", nothing
+        self._drained.add(fault.host)
+        self._order("host", "drain", fault.host)
+
+        def end() -> str:
+            left = sum(fault.host in group.replicas for group in self.groups.values())
+            self._order("host", "drain", fault.host, "--undo")
+            return f"{left} replicas were left"
+
+        return "", end
+
+    def _shard_add(self, _fault: Fault) -> tuple[str, End]:
+        self._wanted += 1
+        self._order("shard", "add")
+        return "", nothing
+
+    def _order(self, *words: str) -> tuple[str, End]:
+        self._commands.append(self._broker.command(*words))
+        return " ".join(words), nothing
+
+    def _rolling_restart(self, _fault: Fault) -> tuple[str, End]:
+        for name in NAMES:
+            self._restart(name)
+        return "", nothing
+
+    def _rolling_upgrade(self, _fault: Fault) -> tuple[str, End]:
+        """To the other version; from it, if that runs already: the format of stores is the same."""
+        self._build = self._build or next_patch(self._broker.folder / "build")
+        self._is_upgraded = not self._is_upgraded
+        version = version_of(self._build) if self._is_upgraded else VERSION
+        for name in NAMES:
+            variables = self._broker.variables[name]
+            if self._is_upgraded:
+                variables["PYTHONPATH"] = str(self._build)
+            else:
+                del variables["PYTHONPATH"]
+            self._restart(name)
+            address = self._broker.hosts[name].address
+            with shardmq.connect(f"shardmq://app:secret@{address}:5672/", timeout=30) as connection:
+                runs = connection.server_properties["version"]
+            assert runs == version, f"{name} runs {runs} after its upgrade to {version}"
+        return f"to {version}", nothing
+
+    def _restart(self, name: str) -> None:
+        """Stop a host as an operator does, and wait until all is whole with it again."""
+        broker, watch = self._broker, self.watch
+        assert watch is not None
+        broker.ups[name].signal(signal.SIGTERM)
+        broker.wait_for(lambda: broker.ups[name].has_ended, f"{name} stops")
+        broker.launch(name)
+        broker.wait_for(lambda: broker.is_up(name), f"{name} is up")
+        since = watch.now()
+        broker.wait_for(lambda: not watch.faults(since), f"all is whole after {name}'s restart")
+
+
+def version_of(build: Path) -> str:
+    """What a tree of shardmq says that it is."""
+    found = _VERSION.search((build / "shardmq" / "version.py").read_text())
+    assert found, f"{build} is no tree of shardmq"
+    return found[0]
+
+
+def next_patch(folder: Path) -> Path:
+    """Copy this code as its next patch version: hosts of it find nothing of this tree."""
+    shutil.copytree(ROOT / "shardmq", folder / "shardmq")
+    file = folder / "shardmq" / "version.py"
+    release, _, patch = VERSION.rpartition(".")
+    file.write_text(_VERSION.sub(f"{release}.{int(patch) + 1}", file.read_text()))
+    return folder

@@ -1,0 +1,126 @@
+"""What is preloaded into hosts does what it says: unsynced writes are lost, and clocks run at another rate."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from shardmq.cmd.bench.compare.rabbitmq import Absent
+from shardmq.version import VERSION
+from tests.faults.power.disk import all_of_it, nothing_more
+from tests.hosts.faults.clocks import Clock
+from tests.hosts.faults.operators import next_patch, version_of
+from tests.hosts.faults.preloading import library
+from tests.hosts.faults.schedule import GROUPS, GROWTHS, KINDS, Fault, rounds
+from tests.hosts.faults.unsynced import lose_unsynced
+from tests.running import without
+
+WRITER = """
+import os, signal, sys
+os.chdir(sys.argv[1])
+one = os.open("one", os.O_RDWR | os.O_CREAT)
+os.pwrite(one, b"synced" * 1000, 0)
+os.fdatasync(one)
+os.pwrite(one, b"UNSYNCED" * 100, 600)
+os.ftruncate(one, 5000)
+direct = os.open("one", os.O_WRONLY | os.O_DSYNC)
+os.pwrite(direct, b"direct", 4096)
+with open("two", "wb") as two:
+    two.write(b"whole")
+fresh = os.open("two", os.O_RDONLY)
+os.fsync(fresh)
+with open("three", "wb") as three:
+    three.write(b"never synced")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+CLOCKS = """
+import threading, time
+def now():
+    return [time.clock_gettime(clock) for clock in (time.CLOCK_MONOTONIC, time.CLOCK_REALTIME, time.CLOCK_BOOTTIME)]
+began = now()
+time.sleep(0.2)
+threading.Event().wait(0.2)
+print(*(after - before for before, after in zip(began, now())), flush=True)
+"""
+
+
+def preloaded(name: str, folder: Path) -> str:
+    try:
+        return str(library(name, folder))
+    except Absent as reason:
+        without(reason)
+
+
+def test_what_was_not_synced_is_lost_and_what_was_is_there(tmp_path: Path) -> None:
+    library_path = preloaded("unsynced", tmp_path)
+    root, logs = tmp_path / "root", tmp_path / "logs"
+    synced = bytearray(b"synced" * 1000)
+    synced[4096:4102] = b"direct"
+    for luck in (nothing_more, all_of_it):
+        for folder in (root, logs):
+            folder.mkdir()
+        variables = {"LD_PRELOAD": library_path, "UNSYNCED_ROOT": str(root), "UNSYNCED_LOG": str(logs)}
+        subprocess.run([sys.executable, "-c", WRITER, str(root)], env={**os.environ, **variables}, check=False)
+        written = {file.name: file.read_bytes() for file in root.iterdir()}
+        assert len(written["one"]) == 5000
+        lose_unsynced(root, logs, luck, 1)
+        left = {file.name: file.read_bytes() for file in root.iterdir()}
+        assert left == written if luck is all_of_it else left == {"one": bytes(synced), "two": b"whole", "three": b""}
+        assert not list(logs.iterdir())
+        for file in root.iterdir():
+            file.unlink()
+        for folder in (root, logs):
+            folder.rmdir()
+
+
+@pytest.mark.parametrize("rate", [0.5, 2.0])
+def test_clocks_run_at_another_rate_and_waits_with_them(tmp_path: Path, rate: float) -> None:
+    clock = Clock(tmp_path / "clock")
+    clock.run(rate)
+    variables = {"LD_PRELOAD": preloaded("clocks", tmp_path), "CLOCK_RATE": str(clock.file)}
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", CLOCKS], env={**os.environ, **variables}, capture_output=True, text=True, check=True
+    )
+    took = time.monotonic() - began
+    clock.close()
+    for seconds in map(float, done.stdout.split()):
+        assert seconds + 0.001 >= 0.4
+        assert seconds <= took * rate + 0.001, "they run by the rate"
+
+
+def test_a_seed_says_all_and_every_kind_is_drawn() -> None:
+    one, other = rounds(7), rounds(7)
+    drawn = [fault for _ in range(400) for fault in next(one)]
+    assert drawn == [fault for _ in range(400) for fault in next(other)]
+    assert {fault.kind for fault in drawn} == {*KINDS}
+    assert [fault.kind for fault in drawn].count("shard add") == len(GROWTHS)
+    before, first, rest = [[*part] for part in split_at(drawn, "shard add")]
+    assert {fault.group for fault in before} <= {*GROUPS}
+    assert {fault.group for fault in first} - {*GROUPS} == {"shard-2"}
+    assert {fault.group for fault in rest} == {*GROUPS, "shard-2", "shard-3"}
+
+
+def split_at(faults: list[Fault], kind: str) -> list[list[Fault]]:
+    """What comes before, between and after those of a kind."""
+    parts: list[list[Fault]] = [[]]
+    for fault in faults:
+        if fault.kind == kind:
+            parts.append([])
+        else:
+            parts[-1].append(fault)
+    return parts
+
+
+def test_the_next_patch_is_a_version_of_its_own_that_finds_its_own_code(tmp_path: Path) -> None:
+    folder = next_patch(tmp_path / "build")
+    told = "import shardmq, shardmq.shards, shardmq.version as its; print(its.VERSION, shardmq.shards.__file__)"
+    variables = {**os.environ, "PYTHONPATH": str(folder)}
+    done = subprocess.run([sys.executable, "-P", "-c", told], env=variables, capture_output=True, text=True, check=True)
+    version, file = done.stdout.split()
+    assert version == version_of(folder) != VERSION
+    assert Path(file).is_relative_to(folder)
