@@ -9,12 +9,15 @@ matplotlib make the same bytes. Each plot carries a digest of what it was made f
 
 import hashlib
 import json
+import operator
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from shardmq.cmd.bench.scaling.derived import beside_model, modelled_hosts
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -49,10 +52,12 @@ class Table:
     Attributes:
         head: titles of the columns.
         cells: each a function of a row.
+        rows: makes the rows of a result, where they are not those that it has.
     """
 
     head: Sequence[str]
     cells: Sequence[Callable[[Row], str]]
+    rows: Callable[[dict[str, Any]], Iterable[Row]] = operator.itemgetter("rows")
 
     def lines(self, rows: Iterable[Row]) -> str:
         """The table in Markdown."""
@@ -169,7 +174,104 @@ def of_hosts(name: str) -> Callable[[Row], str]:
     return cell
 
 
+NOT_YET = "not yet measured"
+
+
+def scaled(key: str, role: str = "", digits: int = 2) -> Callable[[Row], str]:
+    """A cell with a figure of `bench scaling`, such as what a role takes."""
+
+    def cell(row: Row) -> str:
+        if row[key] is None:
+            return NOT_YET
+        found = row[key][role] if role else row[key]
+        return found if isinstance(found, str) else f"{found:,.{digits}f}"
+
+    return cell
+
+
+def scaled_rate(row: Row) -> str:
+    """A cell with a rate, and the least and the most of it."""
+    if row["rate"] is None:
+        return NOT_YET
+    return f"**{row['rate']:,.0f}** ({row['least']:,.0f} … {row['most']:,.0f})"
+
+
 TABLES = {
+    "scaling-spark": Table(
+        ("", "gateways", "shards", "rows/s (least … most)", "cores: gateways", "shards", "Spark"),
+        (
+            lambda row: {"publish": "published exactly once", "read": "a topic read"}[row["load"]],
+            number("gateways"),
+            number("shards"),
+            scaled_rate,
+            *(scaled("cores", role) for role in ("gateway", "shard", "client")),
+        ),
+    ),
+    "scaling-messages": Table(
+        (
+            "gateways",
+            "shards",
+            "msgs/s (least … most)",
+            "µs: gateways",
+            "shards",
+            "clients",
+            "the model",
+            "its bound",
+            "its error",
+        ),
+        (
+            number("gateways"),
+            number("shards"),
+            scaled_rate,
+            *(scaled("cpu_us", role) for role in ("gateway", "shard", "client")),
+            scaled("model", digits=0),
+            scaled("bound"),
+            lambda row: NOT_YET if row["error"] is None else f"{row['error']:+.0f} %",
+        ),
+        beside_model,
+    ),
+    "scaling-copies": Table(
+        ("copies", "msgs/s (least … most)", "µs: gateway", "primary", "follower", "written for each byte"),
+        (
+            number("replicas"),
+            scaled_rate,
+            *(scaled("cpu_us", role) for role in ("gateway", "primary", "follower")),
+            scaled("written", digits=1),
+        ),
+    ),
+    "scaling-copies.hosts": Table(
+        ("hosts", "cores", "gateways", "shards", "network", "disks", "the least"),
+        (
+            number("hosts"),
+            *(scaled(bound, digits=0) for bound in ("cores", "gateways", "shards", "network", "disk")),
+            scaled("first"),
+        ),
+        modelled_hosts,
+    ),
+    "scaling-queues": Table(
+        ("queues", "declared/s", "µs: coordinator", "gateway", "shards", "memory: coordinator", "gateway", "a start"),
+        (
+            number("queues"),
+            scaled("declare_per_s", digits=0),
+            *(scaled("cpu_us", role, 0) for role in ("coordinator", "gateway", "shard")),
+            *(
+                lambda row, role=role: (
+                    NOT_YET if row["resident_bytes"] is None else f"{row['resident_bytes'][role] / 1e6:,.0f} MB"
+                )
+                for role in ("coordinator", "gateway")
+            ),
+            lambda row: NOT_YET if row["start_cpu_ms"] is None else f"{row['start_cpu_ms']:,.0f} ms",
+        ),
+    ),
+    "scaling-etcd": Table(
+        ("processes that hear of it", "a change", "µs of etcd for it", "etcd's cores at rest"),
+        (
+            number("watchers"),
+            lambda row: NOT_YET if row["swap_ms"] is None else f"{row['swap_ms']:.2f} ms",
+            scaled("cpu_us", digits=0),
+            scaled("rest_cores", digits=3),
+        ),
+    ),
     "native": Table(
         ("", "shardmq", "at least", "RabbitMQ 3.10.8, same machine"),
         (text("what"), number("shardmq", bold=True, unit=" msgs/s"), number("at_least"), peer),
@@ -227,7 +329,7 @@ TABLES = {
     "large-messages": Table(("128 MiB", "gateway", "shard"), (text("what"), text("gateway"), text("shard"))),
 }
 
-TABLE = re.compile(r"(<!-- table: ([\w-]+) -->\n)(.*?)(<!-- end of table -->)", re.S)
+TABLE = re.compile(r"(<!-- table: ([\w.-]+) -->\n)(.*?)(<!-- end of table -->)", re.S)
 
 
 def with_tables(page: str) -> str:
@@ -235,7 +337,8 @@ def with_tables(page: str) -> str:
 
     def made(found: re.Match[str]) -> str:
         name = found[2]
-        return f"{found[1]}\n{TABLES[name].lines(result(name)['rows'])}\n{found[4]}"
+        table, whole = TABLES[name], result(name.partition(".")[0])  # "compare.best" is another look at "compare"
+        return f"{found[1]}\n{table.lines(table.rows(whole))}\n{found[4]}"
 
     return TABLE.sub(made, page)
 

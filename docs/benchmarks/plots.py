@@ -10,6 +10,8 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from shardmq.cmd.bench.scaling.derived import modelled_hosts
+
 SCHEMES = {
     "light": {"ink": "#24292f", "faint": "#6e7781", "ours": "#0969da", "theirs": "#afb8c1", "second": "#54aeff"},
     "dark": {"ink": "#e6edf3", "faint": "#8b949e", "ours": "#388bfd", "theirs": "#484f58", "second": "#1f6feb"},
@@ -218,11 +220,54 @@ def features(result: dict[str, Any], colours: Colours) -> Figure:
     return figure
 
 
+def hosts(result: dict[str, Any], colours: Colours) -> Figure:
+    """Rates by the model as hosts are added: the part that is used up first, and the others."""
+    rows = modelled_hosts(result)
+    figure = Figure(figsize=(INCHES_WIDE, 3.2))
+    title = "Messages a second by the model, as hosts are added"
+    figure.text(0.012, 0.94, title, color=colours["ink"], weight="bold", size=12, va="center")
+    note = "100 bytes over AMQP, two copies; at which each part of all hosts is used up: the least counts"
+    figure.text(0.012, 0.04, note, color=colours["faint"], size=8, va="center")
+    axes = figure.add_axes((0.09, 0.2, 0.72, 0.64))
+    axes.patch.set_visible(False)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    axes.tick_params(which="both", length=0, labelsize=8, labelcolor=colours["faint"])
+    places = [row["hosts"] for row in rows]
+    axes.set_xticks(places, [str(place) for place in places])
+    if rows[0]["first"] is None:
+        axes.set_yticks([])
+        axes.text(0.5, 0.5, "not yet measured", color=colours["faint"], ha="center", transform=axes.transAxes)
+        return figure
+    last = rows[-1]["first"]
+    for bound in ("cores", "gateways", "shards", "disk", "network"):
+        is_first = bound == last
+        axes.plot(
+            places,
+            [row[bound] for row in rows],
+            color=colours["ours" if is_first else "theirs"],
+            linewidth=1 + is_first,
+        )
+        axes.annotate(
+            bound,
+            (places[-1], rows[-1][bound]),
+            (6, 0),
+            textcoords="offset points",
+            va="center",
+            color=colours["ink" if is_first else "faint"],
+            size=9,
+        )
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(lambda rate, _place: short(int(rate)))
+    return figure
+
+
 PLOTS: tuple[tuple[str, str, Draw], ...] = (
     ("beside-rabbitmq", "compare", beside_rabbitmq),
     ("workloads", "compare", workloads),
     ("growth", "growth", growth),
     ("spark", "spark", spark),
     ("features", "features", features),
+    ("hosts", "scaling-copies", hosts),
 )
 """Each plot's name, the result it shows, and how it is drawn."""

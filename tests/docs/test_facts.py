@@ -162,7 +162,7 @@ def test_command_lines_that_no_test_runs_are_understood(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SHARDMQ_NEW_PASSWORD", "not asked for")
-    for folder in ("shardmq-data", "DATA_DIR"):
+    for folder in ("shardmq-data", "DATA_DIR", "monday"):
         Path(folder).mkdir()
     for file in ("server.pem", "server.key", "authority.pem"):
         Path(file).touch()

@@ -10,7 +10,7 @@ from shardmq.topology.exchanges import TYPES
 from tests.docs.document import ROOT, Document
 from tests.house.tree import SOURCES
 
-TROUBLE = Document(ROOT / "docs/operations/troubleshooting.md")
+TROUBLE = [Document(ROOT / "docs/operations" / f"{name}.md") for name in ("troubleshooting", "hosts-failures", "etcd")]
 QUEUES = Document(ROOT / "docs/guide/exchanges-and-queues.md")
 AMQP = Document(ROOT / "docs/amqp.md")
 CLIENTS = {
@@ -64,10 +64,11 @@ def test_every_room_of_the_tree_is_in_the_table() -> None:
     assert inner <= set(ROOMS)
 
 
-def test_errors_that_people_look_up_are_what_the_sources_say() -> None:
+@pytest.mark.parametrize("page", TROUBLE, ids=lambda page: page.path.stem)
+def test_errors_that_people_look_up_are_what_the_sources_say(page: Document) -> None:
     sources = "".join(path.read_text() for path in SOURCES if "tests" not in path.relative_to(ROOT).parts)
     joined = re.sub(r'"\s*\n\s*f?"', "", sources)
-    for row in re.findall(r"^\| (.*?) \|", TROUBLE.text, re.M):
+    for row in re.findall(r"^\| (.*?) \|", page.text, re.M):
         for words in re.findall(r"`([^`]+)`", row):
             if " " not in words:
                 continue

@@ -69,7 +69,8 @@ def options(command: click.Command) -> set[str]:
 
 
 OTHERS_OPTIONS = {"--enable-grpc-gateway", "--name", "--py-files", "--master", "--version", "--help", "--pool", "--app"}
-"""Of etcd, Spark, Celery and systemd's units, or click's own."""
+OTHERS_OPTIONS |= {"--spark", "--build"}
+"""Of etcd, Spark, Celery and systemd's units, `make hosts-faults`, or click's own."""
 
 
 def test_options_that_documents_name_exist() -> None:
