@@ -10,10 +10,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
+from shardmq.cmd.bench.compare.rabbitmq import Absent
 from shardmq.cmd.run import invocation
 from shardmq.cmd.run.broker import Broker
 
-from .running import running
+from .hosts.members import Etcd
+from .running import running, without
 from .spark.archive import QUICK_JAVA, java_options
 from .warm import warm_process
 
@@ -39,6 +41,9 @@ SESSIONS = {
     **dict.fromkeys(
         [f"tests/spark/jobs/test_{job}.py" for job in ("publish", "export", "replay", "dead_letters")], "first"
     ),
+    **dict.fromkeys(
+        [f"tests/spark/write/test_{what}.py" for what in ("faults", "gateways", "stream", "writer")], "first"
+    ),
     "tests/spark/read/test_reader.py": "first",
     "tests/spark/read/test_drain.py": "first",
     "tests/spark/test_documents.py": "first",
@@ -46,31 +51,41 @@ SESSIONS = {
     **dict.fromkeys([f"tests/spark/topics/test_{what}.py" for what in ("batch", "partitions", "stream")], "second"),
     **dict.fromkeys([f"tests/spark/jobs/topics/test_{job}.py" for job in ("export", "replay")], "second"),
     "tests/spark/test_source.py": "second",
-    "tests/spark/write/test_faults.py": "second",
-    "tests/spark/write/test_stream.py": "second",
-    "tests/spark/write/test_writer.py": "second",
     "tests/cmd/test_spark.py": "second",  # commands stop Spark, but not Java: the last one
 }
 """Files that share a session, in two parts about equal: to start one and to get it warm takes longer than all tests of
 most files take then."""
 
 FIRST = [
-    "tests/spark/test_cluster.py",
     *SESSIONS,
-    "tests/spark/topics/test_exactly_once.py",
-    "tests/spark/test_connect.py",
+    "tests/cmd/bench/test_compare.py",
+    "tests/management/test_page.py",
+    "tests/spark/test_cluster.py",
+    "tests/docs/test_documents.py",
+    "tests/hosts/test_broker.py",
+    "tests/cmd/bench/test_streams.py",
+    "tests/faults/test_sabotage.py",
     "tests/install/test_wheel.py",
+    "tests/spark/topics/test_exactly_once.py",
+    "tests/cmd/run/hosts/test_growth.py",
+    "tests/hosts/clients/test_clients.py",
+    "tests/management/findings/test_evaluate.py",
+    "tests/faults/test_transactions.py",
+    "tests/gateway/authentication/test_authenticator.py",
+    "tests/amqp/test_suites.py",
+    "tests/faults/test_tx_kills.py",
+    "tests/replication/test_simulator.py",
+    "tests/gateway/amqp/test_heartbeats.py",
+    "tests/shards/storage/test_flips.py",
+    "tests/gateway/amqp/test_hostile.py",
+    "tests/management/description/test_document.py",
+    "tests/spark/test_connect.py",
+    "tests/management/findings/test_provoked.py",
+    "tests/amqp/test_celery.py",
+    "tests/gateway/session/test_unasked_consumers.py",
+    "tests/e2e/test_small_disk.py",
     "tests/test_flights.py",
     "tests/spark/write/test_publisher.py",
-    "tests/shards/storage/test_flips.py",
-    "tests/faults/test_tx_kills.py",
-    "tests/cmd/bench/test_compare.py",
-    "tests/cmd/bench/test_streams.py",
-    "tests/amqp/test_suites.py",
-    "tests/management/test_page.py",
-    "tests/faults/test_transactions.py",
-    "tests/management/description/test_document.py",
-    "tests/management/findings/test_provoked.py",
     "tests/shards/handlers/test_transactions_model.py",
 ]
 """What takes longest, in this order: begun last, it would be what all wait for."""
@@ -107,6 +122,16 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker with four shards, one for all tests of a file, which must not kill it."""
     with running(Broker(tmp_path_factory.mktemp("broker") / "data")) as broker:
         yield broker
+
+
+@pytest.fixture(scope="module")
+def etcd() -> Iterator[Etcd]:
+    """An etcd of one member, one for all tests of a file, each of which takes a prefix of its own."""
+    try:
+        with Etcd(size=1) as etcd:
+            yield etcd
+    except Absent as reason:
+        without(reason)
 
 
 @pytest.fixture

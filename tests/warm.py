@@ -171,6 +171,10 @@ class WarmProcess:
         """
         return self._start(function, arguments, {}, [1, 2])
 
+    def supervise(self, function: str, arguments: tuple[str, ...], output: int) -> Warm:
+        """Start a supervisor, which ends with the warm process and writes to a file descriptor."""
+        return self._start(function, arguments, {notify.SUPERVISOR: str(os.getpid())}, [output, output])
+
     def _start(
         self,
         function: str,

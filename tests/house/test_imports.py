@@ -71,7 +71,10 @@ INSIDE = {
         ("replica_process",),
         ("loop", "options"),
         ("answers",),
-        ("early_deliveries",),
+        (
+            "early_deliveries",
+            "pass_size",
+        ),
         ("check",),
         ("handlers",),
         ("state", "consumers"),
