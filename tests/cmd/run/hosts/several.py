@@ -21,7 +21,7 @@ def quick(arguments: tuple[str, ...]) -> int:
     """`shardmq`, but loads are averages over two seconds, so that a test need not wait for a minute; and which loads
     are noise is its first word, so that one that waits for a balance need not have the machine for itself."""
     noise, *words = arguments
-    cluster.IDLE_CORES = float(noise)  # type: ignore[misc]
+    cluster.IDLE_CORES = load.IDLE_CORES = float(noise)  # type: ignore[misc]
     load.WINDOW_SECONDS = 2.0  # type: ignore[misc]
     planner.CALM_SECONDS = 2.0  # type: ignore[misc]
     return run(words)

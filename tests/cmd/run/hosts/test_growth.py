@@ -47,7 +47,7 @@ def hosts(etcd: Etcd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seve
 @pytest.fixture
 def uneven(etcd: Etcd, tmp_path: Path) -> Iterator[SeveralHosts]:
     """Hosts of which one leads two shards, and where small loads count."""
-    with closing(SeveralHosts(tmp_path, f"{etcd.url}/uneven", "ab", shards=3, idle_cores=0.01)) as hosts:
+    with closing(SeveralHosts(tmp_path, f"{etcd.url}/uneven", "ab", shards=3, idle_cores=0.005)) as hosts:
         yield hosts
 
 
