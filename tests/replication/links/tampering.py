@@ -59,7 +59,7 @@ class TamperingProxy:
                         continue
                     self._selector.register(caller, selectors.EVENT_READ, (listener, True))
                     self._selector.register(listener, selectors.EVENT_READ, (caller, False))
-                elif key.fileobj in self._selector.get_map():
+                elif isinstance(key.fileobj, socket.socket) and key.fileobj.fileno() >= 0:  # not closed just now
                     self._pass_on(key.fileobj, *key.data)
 
     def _pass_on(self, source: socket.socket, other: socket.socket, is_calling: bool) -> None:
