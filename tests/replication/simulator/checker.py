@@ -35,6 +35,7 @@ class Checker:
         self._led: set[int] = set()
         self._clocks: dict[str, tuple[int, float, float]] = {}
         self._unclean: dict[str, UncleanElection] = {}
+        self._lost: dict[str, list[tuple[int, Commit, int]]] = {}
 
     def _check_clock(self, node: "Node", commit: Commit) -> None:
         """The group's clock goes on by itself on each host, and is nobody's own."""
@@ -75,7 +76,7 @@ class Checker:
         """What is released is on all disks of the set, and the same whoever releases it."""
         applied = node.disk.applied
         if applied.note.incarnation != self._world.etcd.group.incarnation:
-            return  # an operator chose to lose it; whoever answers it yet is found by `answered`
+            return  # an operator chose to lose it, before it was released; whoever answers it is found by `answered`
         while len(self.log) < index:
             place = len(self.log) + 1
             term = applied.term_at(place)
@@ -120,21 +121,25 @@ class Checker:
         self._answering_term = answer.term
         if self._answering.setdefault(answer.term, node.name) != node.name:
             raise Violation(f"two primaries answer in term {answer.term}")
-        if answer.index > len(self.log):
+        lost = self._lost.get(node.disk.applied.note.incarnation)  # whoever has not heard of that may yet answer
+        log = self.log if lost is None else lost
+        if answer.index > len(log):
             raise Violation(f"{node.name} answered {answer.index}, which is not released")
-        self._check_in_sync(answer.index, f"{node.name} answered {answer.index}")
+        if lost is None:
+            self._check_in_sync(answer.index, f"{node.name} answered {answer.index}")
         self._world.trace(node.name, "answered", answer.index)
         if answer.is_publish:
             self.confirms += 1
             key = (MESSAGES, b"%06d" % answer.message)
-            if all((database, name) != key for database, name, _ in self.log[answer.index - 1][1].edits):
+            if all((database, name) != key for database, name, _ in log[answer.index - 1][1].edits):
                 raise Violation(
                     f"{node.name} confirmed message {answer.message}, which is not in record {answer.index}"
                 )
         else:
             if not answer.redelivered and answer.message in self._delivered:
                 raise Violation(f"message {answer.message} was delivered again without the mark")
-            self._delivered[answer.message] = answer.index
+            if lost is None:
+                self._delivered[answer.message] = answer.index
 
     def group_changed(self, name: str, before: Group, group: Group) -> None:
         """Sets are never empty, and whoever is in one has what was released."""
@@ -173,6 +178,7 @@ class Checker:
                 raise Violation(f"{node.name} lost what was released above {kept}, and told of {told}")
             if told.in_sync != before.in_sync:
                 raise Violation(f"{node.name} told that {told.in_sync} have what is lost, and {before.in_sync} do")
+        self._lost[before.incarnation] = self.log[:]
         del self.log[kept:]
         self._delivered = {message: index for message, index in self._delivered.items() if index <= kept}
 
