@@ -1,7 +1,9 @@
 """Runs what docs/operations/hosts-maintenance.md tells to type, line by line, on hosts of a test."""
 
+import re
 import shlex
 import shutil
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +14,10 @@ from tests.hosts.hosts import CLIENT
 
 PAGE = Document(ROOT / "docs" / "operations" / "hosts-maintenance.md")
 DATA_DIR = "/var/lib/shardmq/*"
+SECONDS = 120.0
+"""For what says that it is to be tried again: on a busy machine a shard may be led elsewhere meanwhile."""
+
+TRY_AGAIN = re.compile(r"it went away; remove (?P<folder>\S+), and try again")
 
 
 class Operator:
@@ -40,6 +46,7 @@ class Operator:
 
     def _type(self, line: str) -> list[str]:
         program, *words = shlex.split(line)
+        deadline = time.monotonic() + SECONDS
         match program, *words:
             case "#", "on", name:
                 self._host = self._names[name]
@@ -53,7 +60,11 @@ class Operator:
                 for path in self._broker.data_dir(self._host).iterdir():
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
             case "shardmq", *_:
-                done = self._broker.on(self._host, *command(*(self._names.get(word, word) for word in words)))
+                words = command(*(self._names.get(word, word) for word in words))
+                done = self._broker.on(self._host, *words)
+                while (again := TRY_AGAIN.search(done.stderr)) and time.monotonic() < deadline:
+                    shutil.rmtree(again["folder"])
+                    done = self._broker.on(self._host, *words)
                 assert done.returncode == 0, f"{line}: {done.stderr}\n{self._broker.last_words()}"
                 return [done.stdout]
             case _:

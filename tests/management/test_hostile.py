@@ -131,6 +131,19 @@ def test_who_speaks_nonsense_is_told_so_and_leaves_no_traceback(
     assert "Traceback" not in managed.log.read_text()
 
 
+def post_until_done(admin: Browser, definitions: dict[str, object]) -> None:
+    """Send definitions; again where the machine was so busy that a gateway seemed to hang."""
+    deadline = time.monotonic() + STALLED_SECONDS
+    while True:
+        try:
+            admin.post("/definitions", definitions)
+        except Refused as refused:
+            if refused.status != 503 or time.monotonic() > deadline:
+                raise
+        else:
+            return
+
+
 def test_bodies_that_do_not_come_on_hold_up_neither_others_nor_who_sends_them(managed: Broker, admin: Browser) -> None:
     host, port = managed.management_url.split("/")[2].split(":")
     head = "POST /api/{} HTTP/1.1|Host: x|Content-Length: 9000000|Authorization: {}||"
@@ -151,8 +164,8 @@ def test_bodies_that_do_not_come_on_hold_up_neither_others_nor_who_sends_them(ma
                 client.sendall(head.format(path, who).replace("|", "\r\n").encode() + b" " * size)
         began = time.monotonic()
         exchange = {"name": "after", "vhost": "/", "type": "topic"}
-        admin.post("/definitions", {"exchanges": [exchange], "unknown": "x" * 2_000_000})
-        admin.post("/definitions", {"exchanges": [exchange]})
+        post_until_done(admin, {"exchanges": [exchange], "unknown": "x" * 2_000_000})
+        post_until_done(admin, {"exchanges": [exchange]})
         assert time.monotonic() - began < STALLED_SECONDS / 2
         assert b" 408 " in clients[0].recv(65_536)  # others wait for its place
         assert time.monotonic() - began < STALLED_SECONDS

@@ -168,13 +168,13 @@ def test_a_row_that_fails_is_named_and_the_others_are_measured(
     load_program: list[str], compared: Callable[..., "subprocess.CompletedProcess[str]"]
 ) -> None:
     assert load_program
-    done = compared("--no-rabbitmq", "--json", "--rows", "both,latency-1000", "--timeout", "2", "--messages", "5000")
+    done = compared("--no-rabbitmq", "--json", "--rows", "both,latency-1000", "--timeout", "8", "--messages", "10000")
     assert done.returncode == 1
     said = json.loads(done.stdout.splitlines()[0])
     assert [row["row"] for row in said["compare"]] == ["both"]
     (reason,) = said["failures"]
     assert reason.startswith("latency-1000, shardmq")
-    assert "5,000 messages are not through after 2 s; see --timeout" in reason
+    assert "10,000 messages are not through after 8 s; see --timeout" in reason
     assert reason in done.stderr
 
 

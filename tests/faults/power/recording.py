@@ -76,21 +76,29 @@ class Recording:
         aside.write_text("unsynced" if unsynced else "now")
         aside.rename(self.folder / f"kill-{pid}")
 
-    def events(self) -> list[Event]:
-        """All that was recorded, in order of ending."""
+    def events(self, *, is_cut: bool = False) -> list[Event]:
+        """All that was recorded, in order of ending.
+
+        Args:
+            is_cut: whether a process was killed at any moment: it may have been writing down its last call.
+        """
         events: list[Event] = []
         for log in self.folder.iterdir():
             if log.name.isdigit():
-                events += _read(log.read_bytes())
+                events += _read(log.read_bytes(), is_cut)
         return sorted(events, key=lambda event: (event.end, event.start))
 
 
-def _read(log: bytes) -> list[Event]:
+def _read(log: bytes, is_cut: bool) -> list[Event]:
     events: list[Event] = []
     place = 0
     while place < len(log):
+        if is_cut and len(log) < place + _HEAD.size:
+            break
         kind, is_synced, start, end, file, offset, length = _HEAD.unpack_from(log, place)
         place += _HEAD.size
+        if is_cut and len(log) < place + length:
+            break
         assert place + length <= len(log), "a process ended in the middle of a record"
         events.append(Event(Kind(kind), bool(is_synced), start, end, file, offset, log[place : place + length]))
         place += length

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from typing import Any
 
 import pytest
 
@@ -296,6 +297,11 @@ def test_logins_are_counted_by_protocol_and_processes_tell_their_memory(managed:
     assert memory["total"]["rss"] == sum(memory[name] for name in memory.keys() - {"total", "strategy"}) > 1 << 20
 
 
+def totals(churn: dict[str, Any]) -> dict[str, int]:
+    """Without rates: those are of samples, in which what was done before comes later."""
+    return {name: number for name, number in churn.items() if not name.endswith("_details")}
+
+
 def test_connections_of_the_management_process_are_not_among_those_of_clients(managed: Broker, admin: Browser) -> None:
     with shardmq.connect(managed.url, properties={"connection_name": "billing"}) as connection:
         own = connection.channel()
@@ -310,7 +316,7 @@ def test_connections_of_the_management_process_are_not_among_those_of_clients(ma
         (name,) = [row["client_properties"].get("connection_name") for row in admin.get("/connections")]
         assert name == "billing"
         with Browser(managed.management_url) as other:
-            assert other.get("/overview")["churn_rates"] == before["churn_rates"]
+            assert totals(other.get("/overview")["churn_rates"]) == totals(before["churn_rates"])
         shown = {row["protocol"] for row in connection.topology("connections")}
         assert shown == {"shardmq", "HTTP"}
 

@@ -163,7 +163,7 @@ def test_what_a_follower_acknowledged_outlives_its_hosts_power(etcd: Etcd, monke
         began = time.monotonic_ns()
         with closing(Pair(folder, f"{etcd.url}/n{began}", recording)) as pair:
             pair.run()
-        disk = Disk(recording.events(), folder / "data")
+        disk = Disk(recording.events(is_cut=True), folder / "data")
         said = pair.said
         writes = disk.synced_writes(began, said[-1][0])["b"]
         opened = complete = 0
