@@ -18,7 +18,7 @@ from shardmq.gateway.session.connection import SILENCE_CHECK_SECONDS, ClientConn
 from shardmq.gateway.session.connection_tracking import ConnectionTracker
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.limits import HANDSHAKE_SECONDS, MESSAGE_BYTES_MAX
-from shardmq.runtime.clock import Ticks
+from shardmq.runtime.clock import STANDSTILL_SECONDS
 from shardmq.runtime.renewal import RenewableContext
 from shardmq.runtime.tls import SHUTDOWN_SECONDS, TlsOptions
 
@@ -79,7 +79,7 @@ class Server:
         self._tracker = ConnectionTracker(state)
         self._nearly_silent: list[ClientConnection] = []
         self._check_at = 0.0
-        self._ticks = Ticks()
+        self._ticked_at = time.monotonic()
         self.authenticator = Authenticator(state)
         if self._tls_context is not None:
             state.on_tick(self._tls_context.look)
@@ -190,8 +190,15 @@ class Server:
         self.authenticator.close()
 
     def _tick(self, now: float) -> None:
-        if self._ticks.stood_still(now):
-            return
+        since, self._ticked_at = self._ticked_at, now
+        if now - since > STANDSTILL_SECONDS:  # as after SIGSTOP: what clients said meanwhile is read first
+            loop = asyncio.get_running_loop()
+            loop.call_soon(lambda: loop.call_soon(self._look_after_clients))  # sockets are read in between
+        else:
+            self._look_after_clients(now)
+
+    def _look_after_clients(self, at: float | None = None) -> None:
+        now = time.monotonic() if at is None else at
         if now < self._check_at:  # those that were nearly silent for too long; a group's partitions wait for them
             for connection in self._nearly_silent:
                 if connection in self._connections:
