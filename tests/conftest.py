@@ -3,6 +3,7 @@
 import atexit
 import gc
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -22,6 +23,19 @@ from .warm import warm_process
 # How long an example takes says more of what else the machine does (brokers, other workers) than of our code.
 settings.register_profile("shardmq", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shardmq")
+
+PEERS = Path(sys.prefix) / "peers" / "servers"
+"""What tests/amqp/peers.py has fetched where the machine lacks it: servers for the PATH, and a library to compile with."""
+
+for library in PEERS.glob("usr/lib/*-linux-gnu/librabbitmq.so"):
+    for name, place in {
+        "PATH": PEERS / "programs",
+        "CPATH": PEERS / "usr" / "include",
+        "LIBRARY_PATH": library.parent,
+        "LD_RUN_PATH": library.parent,
+    }.items():
+        before = os.environ.get(name)
+        os.environ[name] = os.pathsep.join([*([before] if before else []), str(place)])
 
 gc.disable()  # until all is collected, hardly anything of which is garbage
 

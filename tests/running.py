@@ -1,5 +1,6 @@
 """Brokers for the tests of a file: they run while those do, and are gone with all they have kept when they are over."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,10 @@ import pytest
 
 from shardmq.cmd.bench.compare.rabbitmq import Absent, NotStarted
 from shardmq.cmd.run.broker import Broker
+
+
+class NotAllowed(Absent):
+    """What this machine does not allow; no package brings it."""
 
 
 @contextmanager
@@ -23,7 +28,11 @@ def running(broker: Broker) -> Iterator[Broker]:
 
 
 def without(reason: Absent) -> NoReturn:
-    """Skip a test for lack of a peer, where that is not installed; one that does not start is a fault."""
-    if isinstance(reason, NotStarted):
+    """Skip a test for lack of a peer, where that is not installed; one that does not start is a fault.
+
+    So is one that `make test` fetches, where SHARDMQ_PEERS says that all are required.
+    """
+    is_required = os.environ.get("SHARDMQ_PEERS") == "required" and not isinstance(reason, NotAllowed)
+    if isinstance(reason, NotStarted) or is_required:
         raise reason
     pytest.skip(str(reason))

@@ -4,8 +4,9 @@
 
 Into FOLDER come `debian/` (clients in C and Java, the machine-readable specification), `sdists/` (source distributions
 of py-amqp and kombu as installed, with their own integration tests), `node/` (amqplib, and axe-core for the page),
-`management/` (rabbitmqadmin, and Nagios' checks of RabbitMQ), `managers/` (clients of the HTTP API in Python) and
-`browser/` (Chromium and its driver, where the machine has none). Nothing needs root. What cannot be had here is said,
+`management/` (rabbitmqadmin), `nagios/` (its checks of RabbitMQ), `managers/` (clients of the HTTP API in Python),
+`browser/` (Chromium and its driver, where the machine has none) and `servers/` (etcd, Redis, RabbitMQ and programs that
+tests run, where the machine has them not all; `servers/programs` is for the PATH). Nothing needs root. What cannot be had here is said,
 and its tests are skipped; where SHARDMQ_PEERS is "required" it is an error. STAMP is touched when all is there.
 Without STAMP it fetches what can come before Python's clients are installed, and leaves the rest to a later run.
 """
@@ -29,8 +30,8 @@ DEBIAN: Final = (
 SDISTS: Final = ("amqp", "kombu")
 NODE: Final = ("amqplib@2", "axe-core@4")
 BROWSER: Final = ("chromium", "chromium-driver")
-MANAGEMENT: Final = (
-    "rabbitmq-server",  # for rabbitmqadmin, its script
+MANAGEMENT: Final = ("rabbitmq-server",)  # for rabbitmqadmin, its script
+NAGIOS: Final = (
     *("nagios-plugins-rabbitmq", "libmonitoring-plugin-perl", "libclass-accessor-perl", "libconfig-tiny-perl"),
     *("libmath-calc-units-perl", "libparams-validate-perl", "libmodule-implementation-perl"),
     *("libmodule-runtime-perl", "libtry-tiny-perl", "libreadonly-perl", "libjson-perl", "libwww-perl", "liburi-perl"),
@@ -45,6 +46,27 @@ MANAGERS: Final = (
     "requests>=2.32",
 )
 """Python's clients of the HTTP API, beside the tests' own packages as their dependencies are others'."""
+SERVERS: Final = (
+    *("etcd-server", "etcd-client", "redis-server", "redis-tools"),
+    *("rabbitmq-server", "erlang-base"),
+    *("librabbitmq-dev", "librabbitmq4"),  # a C program is compiled with these
+    *("iproute2", "nftables"),  # hosts in network namespaces
+    *("strace", "systemd"),  # what a process writes; systemd-analyze checks units
+)
+SERVED: Final = {
+    "etcd": "usr/bin/etcd",
+    "etcdctl": "usr/bin/etcdctl",
+    "redis-server": "usr/bin/redis-server",
+    "rabbitmq-server": "usr/lib/rabbitmq/bin/rabbitmq-server",
+    "erl": "usr/bin/erl",
+    "epmd": "usr/bin/epmd",
+    "ip": "bin/ip",
+    "bridge": "sbin/bridge",
+    "nft": "usr/sbin/nft",
+    "strace": "usr/bin/strace",
+    "systemd-analyze": "usr/bin/systemd-analyze",
+}
+"""Programs of these packages, and where they are in them; a machine has all or gets all."""
 
 SECONDS_MAX: Final = 300
 """For one command: they load a few megabytes, a browser 150."""
@@ -108,10 +130,32 @@ def lacked(apt: list[str], packages: list[str]) -> list[str]:
     return [name for name in found if name not in packages]
 
 
+def fetch_nagios(folder: Path, packages: list[str]) -> None:
+    """Checks in Perl, with the modules that the machine lacks."""
+    fetch_debian(folder, packages, with_missing=True)
+
+
 def fetch_browser(folder: Path, packages: list[str]) -> None:
     """A browser and its driver, with the libraries that the machine lacks; nothing where it has them."""
     if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
         fetch_debian(folder, packages, with_missing=True)
+
+
+def fetch_servers(folder: Path, packages: list[str]) -> None:
+    """Servers and what tests run beside them, in `programs`; nothing where the machine has them all."""
+    if all(shutil.which(name) for name in SERVED) and any(Path("/usr/include").glob("**/amqp.h")):
+        return
+    fetch_debian(folder, packages, with_missing=True)
+    erlang = folder / "usr/lib/erlang"
+    script = erlang / "bin/erl"
+    script.write_text(script.read_text().replace("ROOTDIR=/usr/lib/erlang\n", f"ROOTDIR={erlang}\n"))
+    libraries = ":".join(sorted({str(path.parent) for path in folder.glob("usr/lib/*-linux-gnu/**/*.so*")}))
+    programs = folder / "programs"
+    programs.mkdir()
+    for name, place in SERVED.items():
+        wrapper = programs / name
+        wrapper.write_text(f'#!/bin/sh\nLD_LIBRARY_PATH={libraries} exec {folder / place} "$@"\n')
+        wrapper.chmod(0o755)
 
 
 def fetch_sdists(folder: Path, versions: list[str]) -> None:
@@ -149,8 +193,10 @@ PEERS: Final[dict[str, tuple[Fetch, list[str]]]] = {
     "sdists": (fetch_sdists, [*SDISTS]),
     "node": (fetch_node, [*NODE]),
     "management": (fetch_debian, [*MANAGEMENT]),
+    "nagios": (fetch_nagios, [*NAGIOS]),
     "managers": (fetch_python, [*MANAGERS]),
     "browser": (fetch_browser, [*BROWSER]),
+    "servers": (fetch_servers, [*SERVERS]),
 }
 """What fetches each folder, and what is to be in it; of `sdists` in the versions that are installed."""
 

@@ -110,10 +110,15 @@ class RawClient:
         self.inbox = before + self.inbox
         return said.result
 
-    def expect_close(self, code: ReplyCode) -> str:
-        """The server says why and hangs up."""
+    def closing(self) -> ConnectionClose:
+        """What the server says before it hangs up."""
         said = self.receive()
         assert isinstance(said, ConnectionClose), said
-        assert said.code == code, said
         assert self.receive() is None
+        return said
+
+    def expect_close(self, code: ReplyCode) -> str:
+        """The server says why and hangs up."""
+        said = self.closing()
+        assert said.code == code, said
         return said.text

@@ -17,6 +17,7 @@ from typing import Self
 
 from shardmq.cmd.bench.compare.rabbitmq import Absent
 from tests.hosts.members import MEMORY, Process, state
+from tests.running import NotAllowed
 
 PREFIX = "shardmq"
 NEEDED = ("ip", "bridge", "nft", "setpriv")
@@ -46,7 +47,7 @@ def check_means() -> None:
     try:
         run("ip", "netns", "add", probe)
     except RuntimeError as fault:
-        raise Absent(f"network namespaces are not allowed here: {fault}") from fault
+        raise NotAllowed(f"network namespaces are not allowed here: {fault}") from fault
     run("ip", "netns", "del", probe)
 
 
@@ -242,7 +243,7 @@ class Network:
 
     def _start_line(self) -> Process:
         if not Path("/dev/net/tun").exists():
-            raise Absent("there is no /dev/net/tun, by which frames are delayed")
+            raise NotAllowed("there is no /dev/net/tun, by which frames are delayed")
         hub = self._hub.name
         for device in ("line", "back"):
             run("ip", "-n", hub, "tuntap", "add", "dev", device, "mode", "tap")

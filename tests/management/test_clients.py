@@ -236,7 +236,7 @@ def test_clients_in_python_do_all_they_can(managed: Broker, admin: Browser, clie
     ],
 )
 def test_nagios_checks_are_well(managed: Broker, admin: Browser, check: str, words: tuple[str, ...]) -> None:
-    script = peer(f"management/usr/bin/check_rabbitmq_{check}")
+    script = peer(f"nagios/usr/bin/check_rabbitmq_{check}")
     perl = script.parents[1] / "share/perl5"
     compiled = sorted((script.parents[1] / "lib").glob("*/perl5/*"))
     admin.put("/queues/%2F/watched")

@@ -143,7 +143,8 @@ def start_chromium(profile: Path) -> webdriver.Chrome:
     for flag in (*FLAGS, f"--user-data-dir={profile}", "--window-size=1280,900"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    paths = ":".join(str(each) for each in Path(libraries).rglob("x86_64-linux-gnu")) if libraries else ""
+    folders = sorted({str(each.parent) for each in Path(libraries).rglob("*.so*")}) if libraries else []
+    paths = ":".join(folders)
     environment = {**os.environ, "LD_LIBRARY_PATH": paths} if paths else dict(os.environ)
     service = webdriver.ChromeService(chromedriver, env=environment)
     made = webdriver.Chrome(options, service)

@@ -52,8 +52,8 @@ def test_expired_and_dropped_messages_keep_it(channel: shardmq.Channel) -> None:
     channel.queue_declare("over", durable=True)
     terms = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "over"}
     channel.queue_declare("short", durable=True, arguments={**terms, "x-max-length": 1})
-    for _ in range(2):
-        channel.basic_publish("", "short", b"x", shardmq.Properties(headers=CONTEXT, expiration="20"))
+    with channel.publisher() as publisher:  # together: the first must not expire before the second comes
+        publisher.publish_many("", "short", [b"x", b"x"], shardmq.Properties(headers=CONTEXT, expiration="20"))
     for reason in ("maxlen", "expired"):
         letter = take(channel, "over")
         assert letter.properties.headers is not None

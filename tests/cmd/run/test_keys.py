@@ -73,7 +73,7 @@ class Roles:
         for listener in [self.start(name) for name in NAMES]:
             with listener:
                 told = listener.recv(4096)
-                while told.startswith(b"STATUS=waits for ") and b"READY=1" not in told:
+                while told.startswith(b"STATUS=") and b"READY=1" not in told:
                     told = listener.recv(4096)
                 assert b"READY=1" in told, (self.folder / "log").read_text()
 

@@ -5,6 +5,7 @@ import socket
 import struct
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 import shardmq
 from shardmq.cmd.run.broker import Broker
 from shardmq.errors import ReplyCode
-from shardmq.gateway.authentication.failed_logins import DELAY_SECONDS_MAX, FREE
+from shardmq.gateway.authentication.failed_logins import COUNT_MAX, DELAY_SECONDS_MAX, FREE
 from shardmq.gateway.authentication.login_queue import PLACES
 from shardmq.limits import HANDSHAKE_SECONDS
 from shardmq.protocol.native.operations.administration import PermissionPut, UserPut
@@ -127,8 +128,8 @@ def test_who_does_not_wait_for_the_answer_tries_no_more_and_known_users_log_in(
     with RawClient(broker).open() as admin:
         admin.ask(UserPut, "victim", "secret")
         with guessing(broker, impatient):
-            deadline = time.monotonic() + 30
-            while counted(admin, "delayed") < PLACES:
+            deadline = time.monotonic() + 120  # on a busy machine few passwords are compared: they yield to all else
+            while counted(admin, "delayed") < COUNT_MAX - FREE:
                 assert time.monotonic() < deadline
             before, began = counted(admin, "delayed"), time.monotonic()
             known = [seconds_to_log_in(broker, "guest", "guest") for _ in range(PROBES)]
@@ -149,14 +150,18 @@ def test_a_delay_ends_within_the_handshake_and_is_counted(start_broker: Callable
         state = admin.ask(StatusGet)["processes"]
     (row,) = [row for row in state if row["role"] == "gateway"]
     assert row["logins_waiting"] > 0
+    codes = Counter(client.closing().code for client in clients)
     for client in clients:
-        client.expect_close(ReplyCode.ACCESS_REFUSED)
         client.socket.close()
+    # whose turn did not come in that time, as the machine is busy, is told to come again
+    assert codes.keys() <= {ReplyCode.ACCESS_REFUSED, ReplyCode.RESOURCE_ERROR}
+    assert codes[ReplyCode.ACCESS_REFUSED] > FREE
     assert DELAY_SECONDS_MAX / 2 < time.monotonic() - began < 3 * HANDSHAKE_SECONDS  # more of them than places
     with shardmq.connect(broker.url) as connection:
         (row,) = [row for row in connection.status()["processes"] if row["role"] == "gateway"]
     assert row["logins_refused"] == len(clients)
-    assert len(clients) / 2 < row["logins_delayed"] < len(clients)
+    assert row["logins_delayed"] <= codes[ReplyCode.ACCESS_REFUSED] - FREE
+    assert row["logins_delayed"] >= codes[ReplyCode.ACCESS_REFUSED] - 2 * FREE
 
 
 def test_refused_logins_are_summed_up_in_the_log(start_broker: Callable[..., Broker]) -> None:
