@@ -25,7 +25,7 @@ settings.register_profile("shardmq", deadline=None, suppress_health_check=[Healt
 settings.load_profile("shardmq")
 
 PEERS = Path(sys.prefix) / "peers" / "servers"
-"""What tests/amqp/peers.py has fetched where the machine lacks it: servers for the PATH, and a library to compile with."""
+"""What tests/amqp/peers.py has fetched where the machine lacks it: servers for the PATH, a library to compile with."""
 
 for library in PEERS.glob("usr/lib/*-linux-gnu/librabbitmq.so"):
     for name, place in {

@@ -6,8 +6,9 @@ Into FOLDER come `debian/` (clients in C and Java, the machine-readable specific
 of py-amqp and kombu as installed, with their own integration tests), `node/` (amqplib, and axe-core for the page),
 `management/` (rabbitmqadmin), `nagios/` (its checks of RabbitMQ), `managers/` (clients of the HTTP API in Python),
 `browser/` (Chromium and its driver, where the machine has none) and `servers/` (etcd, Redis, RabbitMQ and programs that
-tests run, where the machine has them not all; `servers/programs` is for the PATH). Nothing needs root. What cannot be had here is said,
-and its tests are skipped; where SHARDMQ_PEERS is "required" it is an error. STAMP is touched when all is there.
+tests run, where the machine has them not all; `servers/programs` is for the PATH). Nothing needs root. What cannot be
+had here is said, and its tests are skipped; where SHARDMQ_PEERS is "required" it is an error. STAMP is touched when all
+is there.
 Without STAMP it fetches what can come before Python's clients are installed, and leaves the rest to a later run.
 """
 
