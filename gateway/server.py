@@ -18,7 +18,6 @@ from shardmq.gateway.session.connection import SILENCE_CHECK_SECONDS, ClientConn
 from shardmq.gateway.session.connection_tracking import ConnectionTracker
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.limits import HANDSHAKE_SECONDS, MESSAGE_BYTES_MAX
-from shardmq.runtime.clock import STANDSTILL_SECONDS
 from shardmq.runtime.renewal import RenewableContext
 from shardmq.runtime.tls import SHUTDOWN_SECONDS, TlsOptions
 
@@ -79,7 +78,6 @@ class Server:
         self._tracker = ConnectionTracker(state)
         self._nearly_silent: list[ClientConnection] = []
         self._check_at = 0.0
-        self._ticked_at = time.monotonic()
         self.authenticator = Authenticator(state)
         if self._tls_context is not None:
             state.on_tick(self._tls_context.look)
@@ -190,15 +188,16 @@ class Server:
         self.authenticator.close()
 
     def _tick(self, now: float) -> None:
-        since, self._ticked_at = self._ticked_at, now
-        if now - since > STANDSTILL_SECONDS:  # as after SIGSTOP: what clients said meanwhile is read first
-            loop = asyncio.get_running_loop()
-            loop.call_soon(lambda: loop.call_soon(self._look_after_clients))  # sockets are read in between
-        else:
-            self._look_after_clients(now)
+        """Have clients be looked after once all is read that they said before: this tick may come late.
 
-    def _look_after_clients(self, at: float | None = None) -> None:
-        now = time.monotonic() if at is None else at
+        Args:
+            now: monotonic time.
+        """
+        loop = asyncio.get_running_loop()
+        loop.call_soon(lambda: loop.call_soon(self._look_after_clients))  # sockets are read in between
+
+    def _look_after_clients(self) -> None:
+        now = time.monotonic()
         if now < self._check_at:  # those that were nearly silent for too long; a group's partitions wait for them
             for connection in self._nearly_silent:
                 if connection in self._connections:

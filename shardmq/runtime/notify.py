@@ -8,6 +8,7 @@
 Without NOTIFY_SOCKET in the environment nobody is told.
 """
 
+import functools
 import os
 import signal
 import socket
@@ -104,11 +105,16 @@ def _tell(state: bytes, flags: int = 0) -> None:
         return
     if address.startswith("@"):  # systemd's way to write an abstract socket
         address = "\0" + address[1:]
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as teller:
-        try:
-            teller.sendto(state, flags, address)
-        except (ConnectionRefusedError, FileNotFoundError, BlockingIOError):
-            return  # the supervisor is gone, or too busy to hear a beat; a broker does not stop for that
+    try:
+        _teller().sendto(state, flags, address)
+    except (ConnectionRefusedError, FileNotFoundError, BlockingIOError):
+        return  # the supervisor is gone, or too busy to hear a beat; a broker does not stop for that
+
+
+@functools.cache
+def _teller() -> socket.socket:
+    """The socket that tells, for as long as the process lives: later there may be no file descriptor for another one."""
+    return socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
 
 
 def die_with_parent() -> None:

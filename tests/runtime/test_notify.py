@@ -1,6 +1,7 @@
 """Beats and statuses for systemd, over a socket like its own."""
 
 import os
+import resource
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,6 +55,20 @@ def test_a_status_is_told_when_it_changes_and_stays_one_line(told: socket.socket
     heartbeat.beat(10.0)
     wrong.clear()
     heartbeat.beat(20.0)
+    assert told.recv(4096) == b"STATUS=serving"
+
+
+def test_a_process_without_a_file_descriptor_left_still_tells(told: socket.socket) -> None:
+    notify.ready()
+    assert told.recv(4096) == b"READY=1"
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            os.dup(0)
+        notify.Heartbeat(list).beat(0.0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert told.recv(4096) == b"STATUS=serving"
 
 

@@ -31,12 +31,32 @@ def shovel(connection: shardmq.Connection, name: str) -> dict[str, Any]:
     return next((row for row in connection.topology("shovels") if row["name"] == name), {})
 
 
-def until_empty(connection: shardmq.Connection, queue: str) -> None:
-    """Wait until a shovel has moved all: for as long as it goes on, as many messages take long on a busy machine."""
+def until_none(count: Callable[[], int | None], where: str) -> None:
+    """Wait until a shovel has moved all: for as long as it goes on, as many messages take long on a busy machine.
+
+    Args:
+        count: messages that are left; None while nobody can say.
+        where: they are.
+    """
     deadline = time.monotonic() + MOVING_SECONDS
-    while left := messages(connection, queue):
-        until(lambda left=left: messages(connection, queue) < left, f"{left} messages of '{queue}' stay there")
-        assert time.monotonic() < deadline, f"{left} messages of '{queue}' are still there"
+    least: int | None = None
+
+    def moves_on() -> bool:
+        nonlocal least
+        found = count()
+        if found is None or (least is not None and found >= least):
+            return False
+        least = found
+        return True
+
+    while least != 0:
+        until(moves_on, f"{least} messages stay {where}")
+        assert time.monotonic() < deadline, f"{least} messages are still {where}"
+
+
+def until_empty(connection: shardmq.Connection, queue: str) -> None:
+    """Wait until a shovel has moved all messages of a queue."""
+    until_none(lambda: messages(connection, queue), f"in '{queue}'")
 
 
 def put(connection: shardmq.Connection, name: str, source: str, destination: str, **more: Any) -> None:

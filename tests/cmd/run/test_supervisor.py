@@ -217,7 +217,7 @@ def test_a_broker_chooses_its_gateways_and_says_so(tmp_path: Path) -> None:
         text=True,
     ) as broker:
         assert broker.stdout is not None
-        notice = json.loads(broker.stdout.readline())
+        notice = next(told for told in map(json.loads, broker.stdout) if told["event"] == "up")
         broker.terminate()
         assert broker.wait(20) == 0
     wanted = default_gateways(core_count(), 1)
