@@ -187,12 +187,8 @@ class Server:
             connection.abort()
         self.authenticator.close()
 
-    def _tick(self, now: float) -> None:
-        """Have clients be looked after once all is read that they said before: this tick may come late.
-
-        Args:
-            now: monotonic time.
-        """
+    def _tick(self, _now: float) -> None:
+        """Have clients be looked after once all is read that they said before: this tick may come late."""
         loop = asyncio.get_running_loop()
         loop.call_soon(lambda: loop.call_soon(self._look_after_clients))  # sockets are read in between
 

@@ -113,7 +113,7 @@ def _tell(state: bytes, flags: int = 0) -> None:
 
 @functools.cache
 def _teller() -> socket.socket:
-    """The socket that tells, for as long as the process lives: later there may be no file descriptor for another one."""
+    """The socket that tells, for as long as the process lives: later there may be no descriptor for another."""
     return socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
 
 
