@@ -219,7 +219,7 @@ class SharedMember(Member):
     def _look(self) -> None:
         self._is_looked_at = False
         if self._permits is not None and self.is_open:
-            self._permits.follow()
+            self._permits.look()
             self._look_later()
 
     def _rotate(self) -> None:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from shardmq.cmd.bench.compare.load import compiled_program, run_words
+from shardmq.cmd.bench.compare.load import Contestant, compiled_program, run_words
 from shardmq.cmd.bench.compare.rabbitmq import Absent
 from shardmq.cmd.bench.streams.command import by_row, goal_of
-from shardmq.cmd.bench.streams.measure import Turns, met
+from shardmq.cmd.bench.streams.measure import Turns, by_program_on_topic, met
 from shardmq.cmd.bench.streams.redis import RedisServer, redis_program
 from shardmq.cmd.bench.streams.rows import ROWS, SHARDMQ
 from shardmq.cmd.main import run
@@ -78,6 +78,21 @@ def test_streams_are_measured_over_amqp(tmp_path: Path, broker: Broker, options:
     name = f"bench-{figure}"
     words = [*program, "127.0.0.1", str(broker.port), name, "stream", "messages=2500", "type=stream", *options]
     assert run_words(words, 2500, SECONDS)[figure] > 0
+
+
+def test_members_that_work_are_measured_over_amqp_with_every_message_checked(tmp_path: Path, broker: Broker) -> None:
+    try:
+        program = compiled_program(tmp_path)
+    except Absent as reason:
+        without(reason)
+    members = ["members", "messages=300", "work_ms=2", "consumers=15", "connections=2", "prefetch=3", "queues=4"]
+    words = [*program, "127.0.0.1", str(broker.port), "bench-members", *members, "group=g"]
+    who = Contestant("shardmq", broker.port, tuple(broker.pids.values()), broker.url)
+    figures = by_program_on_topic(words, who, 300, SECONDS)
+    assert 0 < figures["of_theory"] < 1.05
+    assert figures["cpu_us"] >= 0
+    with pytest.raises(ShardmqError, match="amqpload: reading: channel closed, 404"):
+        run_words(words, 300, SECONDS)  # the topic is gone
 
 
 def test_goals_are_measured_by_themselves_or_by_another_row() -> None:

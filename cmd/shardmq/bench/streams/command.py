@@ -15,9 +15,9 @@ from shardmq.cmd.bench.compare.command import DISKS, contestants_in, ended_by_si
 from shardmq.cmd.bench.compare.load import Contestant, Figures
 from shardmq.cmd.bench.compare.rabbitmq import Absent
 from shardmq.cmd.bench.compare.record import machine, merge, versions
-from shardmq.cmd.bench.streams.measure import Found, Programs, Turns, attempt, by_program
+from shardmq.cmd.bench.streams.measure import Found, Programs, Turns, attempt, by_program, by_program_on_topic
 from shardmq.cmd.bench.streams.redis import RedisServer
-from shardmq.cmd.bench.streams.rows import RABBITMQ, REDIS, ROWS, SDK, SHARDMQ
+from shardmq.cmd.bench.streams.rows import ON_TOPIC, RABBITMQ, REDIS, ROWS, SDK, SHARDMQ
 from shardmq.cmd.terminal.numbers import Number, WholeNumber
 from shardmq.cmd.terminal.options import JSON
 from shardmq.cmd.terminal.output import CommandFailed, Say, narrator, print_json
@@ -159,7 +159,8 @@ def measurement(
         return None
     if row.mode != SDK:
         words = programs.words(name, broker, who, count)
-        return None if words is None else partial(by_program, words, who, count, timeout)
+        run = by_program_on_topic if row.mode == ON_TOPIC else by_program
+        return None if words is None else partial(run, words, who, count, timeout)
     return by_sdk(name, who, count)
 
 

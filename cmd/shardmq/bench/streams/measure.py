@@ -11,12 +11,15 @@ from shardmq.cmd.bench.compare.comparison import cpu_seconds, rounded
 from shardmq.cmd.bench.compare.load import Contestant, Figures, compiled_program, new_name, run_words
 from shardmq.cmd.bench.compare.rabbitmq import Absent
 from shardmq.cmd.bench.streams.redis import redis_program
-from shardmq.cmd.bench.streams.rows import REDIS, ROWS, SHARDMQ
+from shardmq.cmd.bench.streams.rows import REDIS, ROWS, SHARDMQ, WORK_PARTITIONS
 from shardmq.errors import ShardmqError
 
-KEPT_OF_AMQP: Final = ("type", "group", "order", "consumers", "queues")
+KEPT_OF_AMQP: Final = ("type", "group", "order", "consumers", "queues", "connections", "prefetch", "work_ms")
 KEPT_OF_REDIS: Final = ("group", "order", "consumers")
 """Options of a row that each program knows."""
+
+NAME_PLACE: Final = 3
+"""Of the name, in the words of a program: behind its own, the host and the port."""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -131,6 +134,25 @@ def by_program(words: Sequence[str], who: Contestant, messages: int, timeout: fl
     figures = {name: float(value) for name, value in run_words(words, messages, timeout).items()}
     figures.setdefault("cpu_us", (cpu_seconds(who.pids) - before) * 1e6 / messages)
     return figures
+
+
+def by_program_on_topic(words: Sequence[str], who: Contestant, messages: int, timeout: float) -> Figures:
+    """The same, where the program consumes from a topic of the name that it is given.
+
+    Raises:
+        ShardmqError: as `by_program`.
+    """
+    from shardmq.client.sync.connection import connect
+
+    assert who.url is not None
+    topic = words[NAME_PLACE]
+    with connect(who.url) as connection:
+        channel = connection.channel()
+        channel.topic_declare(topic, WORK_PARTITIONS)
+        try:
+            return by_program(words, who, messages, timeout)
+        finally:
+            channel.topic_delete(topic)
 
 
 def attempt(turns: Turns, row: str, broker: str, measure: Callable[[], Figures], counts: bool) -> str:

@@ -11,10 +11,17 @@ REDIS: Final = "Redis"
 SDK: Final = "sdk"
 """The mode of rows that the SDK measures."""
 
+ON_TOPIC: Final = "members"
+"""The C program's mode that needs a topic, which AMQP cannot declare."""
+
 GROUP: Final = "bench"
 READERS: Final = 10
 KEYS: Final = 1000
 PARTITIONS: Final = 8
+MEMBERS: Final = 300
+MEMBER_PREFETCH: Final = 10
+WORK_PARTITIONS: Final = 4
+WORK_PROCESSES: Final = 2
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -85,6 +92,13 @@ def work_row(text: str, work_ms: int) -> Row:
     return Row(text, "of_theory", "of what theory allows", (SHARDMQ,), {"work_ms": work_ms}, SDK, goal=0.9)
 
 
+def members_row(text: str, work_ms: int, share: float) -> Row:
+    """A row of the C program: members that work, on as many connections as those of the SDK."""
+    options: dict[str, int | str] = {"work_ms": work_ms, "consumers": MEMBERS, "prefetch": MEMBER_PREFETCH}
+    options |= {"connections": WORK_PROCESSES, "queues": WORK_PARTITIONS, "group": GROUP}
+    return Row(text, "of_theory", "of what theory allows", (SHARDMQ,), options, ON_TOPIC, share, goal=0.9)
+
+
 READ: Final = "read_msgs_per_s"
 PUBLISH: Final = "publish_msgs_per_s"
 
@@ -116,6 +130,8 @@ ROWS: Final = {
     "silent": time_row("an owner with a session of 2 s falls silent: until a new owner", "taken_ms", 2500),
     "workers-50": work_row("300 members of a shared group on 4 partitions, 50 ms of work on each message", 50),
     "workers-5": work_row("the same, 5 ms of work", 5),
+    "members-50": members_row("the same, members in C over AMQP, 50 ms of work", 50, 0.06),
+    "members-5": members_row("the same, 5 ms of work, members in C over AMQP", 5, 0.25),
     "cursor": Row("memory of a group's cursor", "cursor_bytes", "B", (SHARDMQ,), goal=300),
     "partition": Row("memory of a partition, in its shard", "shard_bytes", "B", (SHARDMQ,), goal=3000),
     "partition-all": Row("the same, in all processes", "all_bytes", "B", (SHARDMQ,)),

@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from shardmq.cmd.bench.compare.comparison import cpu_seconds
 from shardmq.cmd.bench.compare.load import Contestant, Figures, new_name
+from shardmq.cmd.bench.streams.rows import MEMBER_PREFETCH, MEMBERS, WORK_PARTITIONS, WORK_PROCESSES
 from shardmq.cmd.bench.streams.sdk import START_SECONDS, STEP, scaled
 from shardmq.errors import ShardmqError
 
 if TYPE_CHECKING:
     from shardmq.client.aio.channel import Channel
 
-MEMBERS: Final = 300
-PARTITIONS: Final = 4
-PROCESSES: Final = 2
-PREFETCH: Final = 10
 SECONDS: Final = 2.0
 """How long all members have work for, at best."""
 
@@ -37,23 +34,23 @@ def work(who: Contestant, messages: int, work_ms: float) -> Figures:
     from shardmq.client.sync.connection import connect
 
     assert who.url is not None
-    topic, members = new_name(), scaled(MEMBERS, messages) // PROCESSES * PROCESSES
+    topic, members = new_name(), scaled(MEMBERS, messages) // WORK_PROCESSES * WORK_PROCESSES
     messages = min(int(members * SECONDS * 1000 / work_ms), messages // 4, MESSAGES_MAX)
     context = multiprocessing.get_context("spawn")
-    ready = context.Barrier(PROCESSES + 1)
+    ready = context.Barrier(WORK_PROCESSES + 1)
     ended = context.Event()
     queue: Any = context.Queue()
     processes = [
         context.Process(
             target=_members,
-            args=(who.url, topic, members // PROCESSES, work_ms / 1000, (ready, ended, queue)),
+            args=(who.url, topic, members // WORK_PROCESSES, work_ms / 1000, (ready, ended, queue)),
             daemon=True,
         )
-        for _ in range(PROCESSES)
+        for _ in range(WORK_PROCESSES)
     ]
     with connect(who.url) as connection:
         channel = connection.channel()
-        channel.topic_declare(topic, PARTITIONS)
+        channel.topic_declare(topic, WORK_PARTITIONS)
         for process in processes:
             process.start()
         ready.wait(START_SECONDS)
@@ -61,7 +58,7 @@ def work(who: Contestant, messages: int, work_ms: float) -> Figures:
         with channel.publisher() as publisher:
             for first in range(0, messages, STEP):
                 bodies = [number.to_bytes(4, "big") for number in range(first, min(first + STEP, messages))]
-                publisher.publish_many("", f"{topic}-{first // STEP % PARTITIONS}", bodies)
+                publisher.publish_many("", f"{topic}-{first // STEP % WORK_PARTITIONS}", bodies)
         deadline = time.monotonic() + START_SECONDS
         while sum(row["lag"] for row in channel.topic_info(topic)["groups"]) and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -120,7 +117,7 @@ async def _consume(url: str, topic: str, members: int, seconds: float, shared: t
 async def _work(
     channel: "Channel", topic: str, seconds: float, handled: list[tuple[float, int]], begun: asyncio.Event
 ) -> None:
-    options = {"shared": True, "prefetch": PREFETCH, "auto_commit": False, "start": "earliest"}
+    options = {"shared": True, "prefetch": MEMBER_PREFETCH, "auto_commit": False, "start": "earliest"}
     consumer = await channel.group_consumer(topic, "bench", **options)  # type: ignore[arg-type]
     begun.set()
     async for message in consumer:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shardmq.gateway.session.groups.permits import Permits, even_share
+from shardmq.gateway.session.groups.permits import BUSY_SECONDS, IDLE_SECONDS, Permits, even_share
 
 
 class Partition:
@@ -100,7 +100,7 @@ class Group:
                 if part.unacked and member not in busy:
                     self.ack(member, part)
             case _:
-                self.permits[member].follow() if chance.random() < 0.5 else self.permits[member].rotate()
+                self.permits[member].look() if chance.random() < 0.5 else self.permits[member].rotate()
                 self.permits[member].rest()
 
 
@@ -164,3 +164,33 @@ def test_permits_of_a_partition_that_is_gone_are_given_to_others() -> None:
     assert permits.count(first) is None
     assert permits.count(second) == 1
     assert not permits.is_wanted
+
+
+def test_a_permit_that_was_used_until_now_stays_and_one_that_lay_idle_goes_where_messages_wait() -> None:
+    group = Group(1, 2, 4)
+    (permits,) = group.permits
+    first, second = group.members[0]
+    first.unacked = second.unacked = 2
+    permits.want(first)
+    permits.want(second)
+    permits.rest()
+    first.unacked = 0
+    permits.settled()
+    permits.look()
+    assert [permits.count(part) for part in (first, second)] == [2, 2]
+    permits.rest()
+    permits.look()
+    assert [permits.count(part) for part in (first, second)] == [1, 2]
+
+
+def test_where_no_permit_lies_idle_it_is_looked_less_often() -> None:
+    group = Group(1, 2, 2)
+    (permits,) = group.permits
+    for part in group.members[0]:
+        part.unacked = 1
+        permits.want(part)
+    assert permits.idle_seconds == IDLE_SECONDS
+    for _ in range(5):
+        permits.rest()
+        permits.look()
+    assert permits.idle_seconds == BUSY_SECONDS

@@ -9,6 +9,7 @@ flow.c      Many queues in turn, fan-out, priorities; connections that publish a
 paced.c     Latency, and many connections, at a fixed rate.
 steps.c     Round trips, commits, declarations, one after the other.
 stream.c    A stream, and readers of all of it.
+members.c   Members of a shared group that work for a while on each message.
 """
 
 from pathlib import Path

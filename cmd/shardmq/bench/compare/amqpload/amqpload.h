@@ -29,7 +29,7 @@ enum {
 /* main.c: the options, in the order of its table. */
 typedef struct {
   uint64_t messages, bytes, window, queues, consumers, prefetch, ack_every, connections, rate, priorities, bindings;
-  uint64_t global, confirms, persistent, warmup;
+  uint64_t global, confirms, persistent, warmup, work_ms;
   const char *exchange, *order, *pids, *disk, *type, *group;
 } options_t;
 extern options_t o;
@@ -69,12 +69,14 @@ void publish(link_t c, const char *exchange, const char *key, const amqp_basic_p
 void ack(link_t c, uint64_t tag, int is_multiple);
 void qos(link_t c, uint64_t prefetch, int is_global);
 void ask_consume(link_t c, const char *queue, const char *tag, int no_ack);
+void text_argument(amqp_table_entry_t *argument, const char *name, const char *text);
 void confirm_select(link_t c);
 void check(const char *what, amqp_rpc_reply_t reply);
 
 typedef struct {
   amqp_method_number_t id; /* of the method that came */
   void *method;            /* what it says */
+  amqp_channel_t channel;
   /* of basic.deliver alone: */
   uint64_t tag, bytes;
   char head[HEAD_BYTES];
@@ -91,6 +93,8 @@ void die_of(const char *what, const event_t *e) __attribute__((noreturn));
 
 /* topology.c: the queues of a run, many at a time. */
 char *queue_name(uint64_t queue);
+/* Gives the queues their names; declare_queues does so by itself. */
+void name_queues(void);
 void declare_queues(link_t c);
 /* Binds queues to an exchange of its own, where o.exchange is a type. */
 void bind_queues(link_t c);
@@ -144,5 +148,6 @@ void mode_round_trips(void);
 void mode_commits(void);
 void mode_declarations(void);
 void mode_stream(void);
+void mode_members(void);
 
 #endif

@@ -21,6 +21,9 @@
  * stream        A producer publishes to a stream (TYPE=stream) or a queue, and CONSUMERS connections read all of it from
  *               the first message on, in the group GROUP where one is named. order=both: while it is published; seq:
  *               when everything is confirmed, all readers together; publish: nothing is read.
+ * members       CONSUMERS members of the shared group GROUP, each on a channel, of CONNECTIONS connections. They work
+ *               WORK_MS on each message of the topic NAME, which is there already, empty, with QUEUES partitions. All is
+ *               published before, and nobody works until all have joined.
  *
  * Every message is checked: it must be of its queue, whole, never redelivered, and come and be confirmed once; in order
  * where one consumer reads a queue without priorities. None may be left in its queue. Anything else ends the program
@@ -45,8 +48,8 @@
 
 options_t o = {
     .messages = 20000, .bytes = 100, .window = 1000, .queues = 1, .consumers = 1, .prefetch = 1000, .ack_every = 100,
-    .connections = 1, .rate = 1000, .confirms = 1, .persistent = 1, .exchange = "", .order = "both", .pids = "",
-    .disk = "", .type = "", .group = "",
+    .connections = 1, .rate = 1000, .confirms = 1, .persistent = 1, .work_ms = 5, .exchange = "", .order = "both",
+    .pids = "", .disk = "", .type = "", .group = "",
 };
 const char *host, *prefix;
 int port;
@@ -67,7 +70,7 @@ static const struct {
     {"exchange", NULL, &o.exchange, 0},        {"order", NULL, &o.order, 0},
     {"pids", NULL, &o.pids, 0},                {"disk", NULL, &o.disk, 0},
     {"type", NULL, &o.type, 0},                {"group", NULL, &o.group, 0},
-    {"warmup", &o.warmup, NULL, 0},
+    {"warmup", &o.warmup, NULL, 0},            {"work_ms", &o.work_ms, NULL, 1},
 };
 
 static const struct {
@@ -78,6 +81,7 @@ static const struct {
     {"latency", mode_latency}, {"devices", mode_devices},
     {"round-trips", mode_round_trips}, {"commits", mode_commits},
     {"declarations", mode_declarations}, {"stream", mode_stream},
+    {"members", mode_members},
 };
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))

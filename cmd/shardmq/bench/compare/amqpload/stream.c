@@ -38,13 +38,8 @@ static void *produce(void *unused) {
 
 static void ask_read(link_t c) {
   amqp_table_entry_t arguments[2];
-  memset(arguments, 0, sizeof arguments);
-  arguments[0].key = amqp_cstring_bytes("x-stream-offset");
-  arguments[0].value.kind = AMQP_FIELD_KIND_UTF8;
-  arguments[0].value.value.bytes = amqp_cstring_bytes("first");
-  arguments[1].key = amqp_cstring_bytes("x-group");
-  arguments[1].value.kind = AMQP_FIELD_KIND_UTF8;
-  arguments[1].value.value.bytes = amqp_cstring_bytes(o.group);
+  text_argument(&arguments[0], "x-stream-offset", "first");
+  text_argument(&arguments[1], "x-group", o.group);
   amqp_basic_consume_t method = {.queue = amqp_cstring_bytes(queue_name(0)),
                                  .consumer_tag = amqp_cstring_bytes("0"),
                                  .arguments = {.num_entries = *o.group ? 2 : 1, .entries = arguments}};

@@ -58,12 +58,18 @@ static void take_declared(const event_t *e) {
     die("%u messages are in %.*s already", ok->message_count, (int)ok->queue.len, (const char *)ok->queue.bytes);
 }
 
-void declare_queues(link_t c) {
-  uint64_t count = o.queues > o.connections ? o.queues : o.connections;
-  open_more(c, CHANNELS);
+static uint64_t queue_count(void) { return o.queues > o.connections ? o.queues : o.connections; }
+
+void name_queues(void) {
+  uint64_t count = queue_count();
   names = allocate(count, sizeof *names);
   for (uint64_t i = 0; i < count; i++) snprintf(names[i], NAME_BYTES, "%s-%" PRIu64, prefix, i);
-  ask_all(c, count, ask_declare, AMQP_QUEUE_DECLARE_OK_METHOD, take_declared, "queue.declare");
+}
+
+void declare_queues(link_t c) {
+  open_more(c, CHANNELS);
+  name_queues();
+  ask_all(c, queue_count(), ask_declare, AMQP_QUEUE_DECLARE_OK_METHOD, take_declared, "queue.declare");
 }
 
 static void ask_bind(link_t c, amqp_channel_t channel, uint64_t binding) {
@@ -100,11 +106,10 @@ static void take_deleted(const event_t *e) {
 }
 
 void delete_all(link_t c, uint64_t left) {
-  uint64_t count = o.queues > o.connections ? o.queues : o.connections;
   left_in_each = left;
   if (*o.exchange) {
     amqp_exchange_delete(c, CHANNEL, amqp_cstring_bytes(exchange), 0);
     check("exchange.delete", amqp_get_rpc_reply(c));
   }
-  ask_all(c, count, ask_delete, AMQP_QUEUE_DELETE_OK_METHOD, take_deleted, "queue.delete");
+  ask_all(c, queue_count(), ask_delete, AMQP_QUEUE_DELETE_OK_METHOD, take_deleted, "queue.delete");
 }

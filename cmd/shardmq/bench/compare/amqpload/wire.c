@@ -88,6 +88,12 @@ void ask_consume(link_t c, const char *queue, const char *tag, int no_ack) {
   tell(c, CHANNEL, AMQP_BASIC_CONSUME_METHOD, &method, "basic.consume");
 }
 
+void text_argument(amqp_table_entry_t *argument, const char *name, const char *text) {
+  argument->key = amqp_cstring_bytes(name);
+  argument->value.kind = AMQP_FIELD_KIND_UTF8;
+  argument->value.value.bytes = amqp_cstring_bytes(text);
+}
+
 /* --- what comes -------------------------------------------------------------------------------------------------- */
 
 static void next_frame(link_t c, amqp_frame_t *f, const char *what) {
@@ -121,6 +127,7 @@ static void take(link_t c, const amqp_frame_t *f, event_t *e, const char *what) 
   if (f->frame_type != AMQP_FRAME_METHOD) die("%s: a frame came that belongs to no method", what);
   e->id = f->payload.method.id;
   e->method = f->payload.method.decoded;
+  e->channel = f->channel;
   if (e->id == AMQP_BASIC_DELIVER_METHOD) take_message(c, e);
 }
 
