@@ -12,7 +12,7 @@ import shardmq
 from shardmq.cmd.run.broker import Broker
 
 IN_GROUP = {"x-group": "billing", "x-stream-offset": "first"}
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 
 class Member:

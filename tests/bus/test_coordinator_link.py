@@ -17,7 +17,7 @@ from shardmq.bus.messages.stores import BeginBackup, LookBackup
 from shardmq.errors import Unavailable
 from shardmq.topology.topology import Topology
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
 
 
 class Ends:

@@ -25,7 +25,7 @@ from shardmq.errors import StartupRefused
 
 HEARD: Any = ShardEvent | Answer[Any]
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
 
 
 def free_address() -> str:

@@ -16,7 +16,7 @@ from shardmq.bus.messages.shard import Confirmed, Purge, ShardEvent, ToShard
 from shardmq.bus.poller import Poller, context
 
 HEARD: Any = ShardEvent | Answer[Any]
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
 
 
 class Pair:

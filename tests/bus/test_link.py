@@ -34,7 +34,7 @@ from shardmq.runtime.clock import STANDSTILL_SECONDS
 
 HEARD: Any = ShardEvent | Answer[Any]
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
 
 
 class Pair:

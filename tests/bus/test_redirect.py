@@ -20,7 +20,7 @@ from shardmq.errors import StartupRefused
 from shardmq.limits import LINK_SILENCE_SECONDS
 
 HEARD: Any = ShardEvent | Answer[Any]
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
 UNSAFE = CurveKeys(is_insecure=True)
 
 

@@ -17,7 +17,7 @@ from shardmq.protocol.native.operations.connection import (
 )
 from shardmq.protocol.native.operations.fields import Operation
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
 
 
 class Conversation:

@@ -167,7 +167,7 @@ def test_a_message_shows_its_queue_key_size_beginning_and_whether_it_came_before
     again.nack()
     [peeked] = channel.queue_peek(queue)
     assert peeked.queue == queue
-    [batch] = channel.consume_batches(queue, inactivity_timeout=0.3)
+    [batch] = channel.consume_batches(queue, inactivity_timeout=2.0)
     assert re.fullmatch(rf"<Batch of 1 messages from queue '{queue}', .*, redelivered>", repr(batch))
 
 

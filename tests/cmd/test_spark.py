@@ -197,7 +197,7 @@ def test_all_jobs_run_from_the_command_line(
 
         done = parsed("spark", "export", "--queue", "spark-jobs", "--to", str(tmp_path / "jobs"), *here)
         assert (done["rows"], done["messages"], done["queues"]) == (10, 0, {"spark-jobs": 10})
-        for message in channel.consume("spark-jobs", inactivity_timeout=0.3):
+        for message in channel.consume("spark-jobs", inactivity_timeout=2.0):
             message.nack(requeue=False)
         said = printed("spark", "replay", str(tmp_path / "jobs"), "--keep-exchange", *here).decode()
         assert "replayed" in said

@@ -115,7 +115,7 @@ def test_publishes_to_an_exchange_that_goes_meanwhile_are_confirmed_or_refused(
 
 def bodies_by_batch(channel: shardmq.Channel, queue: str) -> list[bytes]:
     stored: list[bytes] = []
-    for batch in channel.consume_batches(queue, inactivity_timeout=0.3):
+    for batch in channel.consume_batches(queue, inactivity_timeout=2.0):
         stored += batch.bodies
         batch.ack()
     return stored

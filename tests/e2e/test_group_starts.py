@@ -127,5 +127,5 @@ def test_tags_may_be_none_or_many(channel: shardmq.Channel, topic: str) -> None:
     tagged = Properties(headers={"x-stream-filter-value": "a"})
     publish_all(channel, "begins-1", [b"tagged"], tagged)
     given = {"x-group": "g", "x-stream-offset": 0, "x-stream-filter": ["a", "b"], "x-stream-match-unfiltered": False}
-    [message] = channel.consume(topic, arguments=given, inactivity_timeout=0.5)
+    [message] = channel.consume(topic, arguments=given, inactivity_timeout=2.0)
     assert message.body == b"tagged"

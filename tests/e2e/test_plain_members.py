@@ -67,7 +67,7 @@ def seen(messages: list[shardmq.Message]) -> Seen:
 
 @pytest.mark.usefixtures("topic")
 def test_an_iterator_hands_out_nothing_of_a_revoked_partition(channel: shardmq.Channel, other: shardmq.Channel) -> None:
-    first = channel.consume("plain", arguments=MEMBER, inactivity_timeout=0.5)
+    first = channel.consume("plain", arguments=MEMBER, inactivity_timeout=2.0)
     message = next(first)
     sent_all(other)
     second = Other(other)
@@ -81,7 +81,7 @@ def test_an_iterator_hands_out_nothing_of_a_revoked_partition(channel: shardmq.C
 
 @pytest.mark.usefixtures("topic")
 def test_batches_hold_nothing_of_a_revoked_partition(channel: shardmq.Channel, other: shardmq.Channel) -> None:
-    first = channel.consume_batches("plain", arguments=MEMBER, inactivity_timeout=0.5)
+    first = channel.consume_batches("plain", arguments=MEMBER, inactivity_timeout=2.0)
     batch = next(first)
     sent_all(other)
     second = Other(other)

@@ -22,7 +22,7 @@ def test_a_reader_begins_where_it_is_told_and_reads_what_comes(channel: shardmq.
     read = [message.body for message in channel.reader("read", 1, "earliest", inactivity_timeout=1.0)]
     assert read == numbers(0, 50)
     assert list(channel.reader("read", 0, "earliest", inactivity_timeout=0.5)) == []
-    assert [message.offset for message in channel.reader("read", 1, 48, inactivity_timeout=0.5)] == [48, 49]
+    assert [message.offset for message in channel.reader("read", 1, 48, inactivity_timeout=2.0)] == [48, 49]
     hour_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)
     assert next(channel.reader("read", 1, hour_ago)).offset == 0
     reader = channel.reader("read", 1)

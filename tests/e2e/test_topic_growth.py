@@ -24,7 +24,7 @@ COUNT = 20
 MOVING_KEY = "key-12"
 """Its partition is another one of 2 and of 5, on another shard."""
 
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 60.0
 
 Publish = Callable[[shardmq.Channel], object]
 

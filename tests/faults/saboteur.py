@@ -15,7 +15,7 @@ from shardmq.protocol.native.operations.codec import FROM_SERVER, decode, encode
 from shardmq.protocol.native.operations.connection import ChannelOpen, ConnectionOpen, Ok
 from shardmq.protocol.native.operations.fields import Operation
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 
 
 def until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE_SECONDS) -> Any:

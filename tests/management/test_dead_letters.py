@@ -178,5 +178,5 @@ def test_a_redrive_that_a_kill_broke_off_is_sent_again_and_everything_arrives_on
         assert is_broken_off or victim != "management"
         until(asked_again, "the redrive is done", 60)
         until(lambda: channel.queue_declare(grave, passive=True).messages == 0, "the grave is empty")
-        bodies = [message.body for message in channel.consume(work, inactivity_timeout=0.5, auto_ack=True)]
+        bodies = [message.body for message in channel.consume(work, inactivity_timeout=2.0, auto_ack=True)]
         assert sorted(map(int, bodies)) == list(range(count))

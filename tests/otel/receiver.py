@@ -9,7 +9,7 @@ from google.protobuf.json_format import MessageToDict
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-PATIENCE_SECONDS = 15
+PATIENCE_SECONDS = 60.0
 
 
 class Receiver:

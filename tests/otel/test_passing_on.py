@@ -66,7 +66,7 @@ def test_replays_of_topics_and_streams_keep_it(channel: shardmq.Channel) -> None
     channel.queue_declare("log", durable=True, arguments={"x-queue-type": "stream"})
     channel.basic_publish("", "log", b"x", MADE)
     for _ in range(2):
-        (message,) = channel.reader("log", start="earliest", inactivity_timeout=0.3)
+        (message,) = channel.reader("log", start="earliest", inactivity_timeout=2.0)
         assert context_of(message) == CONTEXT
     channel.topic_declare("events", 1)
     channel.basic_publish("events", "key", b"y", MADE)

@@ -6,7 +6,7 @@ from typing import Any
 
 import shardmq
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 MOVING_SECONDS = 120.0
 RETRY = {"reconnect-delay": 0.2}
 

@@ -35,7 +35,7 @@ def pid_of(broker: Broker, process: str) -> int:
 
 def arrived(connection: shardmq.Connection, queue: str) -> Counter[bytes]:
     with connection.channel() as channel:
-        batches = channel.consume_batches(queue, auto_ack=True, inactivity_timeout=0.5)
+        batches = channel.consume_batches(queue, auto_ack=True, inactivity_timeout=2.0)
         return Counter(body for batch in batches for body in batch.bodies)
 
 

@@ -21,7 +21,7 @@ from shardmq.bus.transport.unix_router import UnixRouter
 from shardmq.bus.transport.zmtp import GREETING
 from shardmq.errors import StartupRefused
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
 MORE_THAN_FITS = 3 * SEND_BUFFER_BYTES
 
 

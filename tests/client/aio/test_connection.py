@@ -62,7 +62,7 @@ def test_the_verbs_are_the_same(broker: Broker, run: Run) -> None:
             assert message is not None
             message.nack()
             count = 0
-            async for batch in channel.consume_batches("aio", inactivity_timeout=0.5):
+            async for batch in channel.consume_batches("aio", inactivity_timeout=2.0):
                 count += len(batch.bodies)
                 batch.ack()
             assert count == 500

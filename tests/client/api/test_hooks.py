@@ -161,7 +161,7 @@ def test_confirms_are_told_in_numbers_and_metrics_count_everything(broker: Broke
     channel.basic_publish("", queue, b"last")
     assert told.wait(10)
     count = 0
-    for batch in channel.consume_batches(queue, inactivity_timeout=0.3):
+    for batch in channel.consume_batches(queue, inactivity_timeout=2.0):
         count += len(batch)
         if count < 1000:
             batch.ack()

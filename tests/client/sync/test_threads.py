@@ -159,14 +159,14 @@ def test_what_a_left_consumer_did_not_hand_out_is_there_for_the_next(channel: sh
     messages.close()  # type: ignore[attr-defined]
     assert channel.queue_declare(queue, durable=True).messages == 490
     channel.basic_ack(multiple=True)
-    rest = [message.body for message in channel.consume(queue, auto_ack=True, inactivity_timeout=0.5)]
+    rest = [message.body for message in channel.consume(queue, auto_ack=True, inactivity_timeout=2.0)]
     assert [message.body for message in handed] + rest == [b"%d" % number for number in range(500)]
 
 
 def test_batches_hold_every_message_once(channel: shardmq.Channel, queue: str) -> None:
     fill(channel, queue, 5000)
     bodies: list[bytes] = []
-    for batch in channel.consume_batches(queue, inactivity_timeout=0.5):
+    for batch in channel.consume_batches(queue, inactivity_timeout=2.0):
         assert len(batch) == len(batch.bodies) == len(batch.messages)
         assert batch.messages[0].delivery_tag == batch.delivery_tag
         bodies += batch.bodies
@@ -212,7 +212,7 @@ def test_a_callback_that_raises_closes_its_channel_which_says_so(
         list(iter(lambda: channel.queue_declare(queue, durable=True), None))
     assert "a handler raised: message" in caplog.text
     with connection.channel() as other:
-        bodies = [message.body for message in other.consume(queue, auto_ack=True, inactivity_timeout=0.5)]
+        bodies = [message.body for message in other.consume(queue, auto_ack=True, inactivity_timeout=2.0)]
     assert bodies == [b"0", b"1", b"2"]
 
 

@@ -32,7 +32,7 @@ from shardmq.protocol.native.operations.topology import (
 )
 from tests.gateway.rawclient import Denied, RawClient
 
-PATIENCE_SECONDS = 15.0
+PATIENCE_SECONDS = 60.0
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ def dead(connection: shardmq.Connection, exchange: str, queue: str) -> Iterator[
         for number in range(5):
             channel.basic_publish(exchange, "s", b"s%d" % number)
         until_ready(channel, rejected, 6)
-        for message in channel.consume(rejected, inactivity_timeout=0.3):
+        for message in channel.consume(rejected, inactivity_timeout=2.0):
             message.nack(requeue=False)
         channel.basic_publish("", queue, b"alive")
         until_ready(channel, queue, 11)

@@ -87,7 +87,7 @@ def test_an_export_of_a_topic_can_be_replayed(
     channel.queue_bind(queue, "again")
     done = shardmq.spark.replay(spark, to, url=broker.url, exchange="again", say=lambda _sentence: None)
     assert done.rows == 100
-    found = [message for message in channel.consume(queue, auto_ack=True, inactivity_timeout=0.3) if message]
+    found = [message for message in channel.consume(queue, auto_ack=True, inactivity_timeout=2.0) if message]
     assert sorted(int(message.body) for message in found) == list(range(100))
     assert {message.properties.headers["n"] for message in found} == {7}
     channel.exchange_delete("again")
