@@ -33,7 +33,7 @@ from tests.warm import SHARDMQ, Warm, warm_process
 HOST_NAMES = ("a", "b")
 SHARD_COUNT = 2
 BROKER_ID = "b0b0"
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 INSECURE = CurveKeys(is_insecure=True)
 
 

@@ -1,0 +1,121 @@
+"""What goes on, and what ends, when another host leads a shard: three replicas whose hosts' clocks are hours apart."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+import pytest
+
+import shardmq
+from shardmq import errors
+from shardmq.cmd.bench.compare.rabbitmq import Absent
+from tests.hosts.faults.clocks import Clock
+from tests.hosts.faults.preloading import library
+from tests.hosts.members import Etcd
+from tests.running import without
+
+from .moving import until
+from .replicated import ReplicatedBroker
+
+AHEAD_SECONDS = {"a": 7200.0, "b": 3600.0}
+"""Of host b, which leads the shard first, a is an hour ahead and c is an hour behind."""
+
+LIFE_MS = 9000
+PART_MS = 3000
+
+
+@pytest.fixture(scope="module")
+def broker(etcd: Etcd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicatedBroker]:
+    folder = tmp_path_factory.mktemp("takeovers")
+    try:
+        built = str(library("clocks", folder))
+    except Absent as reason:
+        without(reason)
+    clocks = {host: Clock(folder / f"clocks-{host}", ahead) for host, ahead in AHEAD_SECONDS.items()}
+    replicated = ReplicatedBroker(folder, etcd.url, "takeovers")
+    replicated.preloaded = {host: (built, str(clock.file)) for host, clock in clocks.items()}
+    with replicated as broker:
+        yield broker
+    for clock in clocks.values():
+        clock.close()
+
+
+@pytest.fixture
+def connection(broker: ReplicatedBroker) -> Iterator[shardmq.Connection]:
+    with shardmq.connect(broker.url, timeout=60) as connection:
+        yield connection
+
+
+def until_whole(broker: ReplicatedBroker) -> None:
+    until(lambda: len(broker.group("shard-0").in_sync) == len(broker.hosts))
+
+
+def follower(broker: ReplicatedBroker) -> str:
+    """A host whose replica of the shard lives and does not lead."""
+    return next(host for host in broker.group("shard-0").in_sync if host != broker.group("shard-0").primary)
+
+
+def transfer(broker: ReplicatedBroker, host: str) -> None:
+    """Have a host lead the shard that another one leads."""
+    until(lambda: host in broker.group("shard-0").in_sync)
+    term = broker.group("shard-0").term
+    broker.wish("shard-0", host)
+    broker.until_led_by_another("shard-0", term)
+    assert broker.group("shard-0").primary == host
+
+
+def publish_due(channel: shardmq.Channel, at: float, name: str) -> None:
+    """Publish what comes by its delay, and what comes by its time to live, at a time of this process's clock."""
+
+    def put(kind: str, queue: str) -> bool:
+        left_ms = max(round((at - time.monotonic()) * 1000), 1000)
+        delay_ms, life = (left_ms, None) if kind == "delayed" else (0, shardmq.Properties(expiration=str(left_ms)))
+        with contextlib.suppress(errors.RequestError):
+            channel.basic_publish("", queue, f"{kind} {name}".encode(), life, delay_ms=delay_ms)
+            return True
+        return False
+
+    until(lambda: put("delayed", "delayed"))
+    until(lambda: put("expiring", f"expiring {name}"))
+
+
+def test_delays_and_times_to_live_go_on_by_the_groups_clock(
+    broker: ReplicatedBroker, connection: shardmq.Connection
+) -> None:
+    """What is published by the last primary for a later time comes later; by hosts' clocks, all is an hour off."""
+    channel = connection.channel()
+    letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "expired"}
+    for queue in ("delayed", "expired"):
+        channel.queue_declare(queue, durable=True)
+    for name in ("first", "last"):
+        channel.queue_declare(f"expiring {name}", durable=True, arguments=letters)
+    came: dict[str, float] = {}
+
+    def note(message: shardmq.Message) -> None:
+        came.setdefault(message.body.decode(), time.monotonic())
+        message.ack()
+
+    for queue in ("delayed", "expired"):
+        connection.channel().basic_consume(queue, note)
+    began = time.monotonic()
+    publish_due(channel, began + LIFE_MS / 1000, "first")
+    published = time.monotonic()
+    channel.basic_publish("", "delayed", b"a part of the time is over", delay_ms=PART_MS)
+    until(lambda: came)
+
+    killed, term = broker.primary("shard-0"), broker.group("shard-0").term
+    led_first = broker.group("shard-0").primary
+    killed_at = time.monotonic()
+    killed.kill()
+    broker.until_led_by_another("shard-0", term)
+    [led_last] = {*broker.hosts} - {led_first, broker.group("shard-0").primary}
+    transfer(broker, led_last)
+    publish_due(channel, published + LIFE_MS / 1000 + (killed_at - published) / 2, "last")
+
+    expected = [f"{kind} {name}" for name in ("first", "last") for kind in ("delayed", "expiring")]
+    until(lambda: came.keys() >= {*expected})
+    for kind in ("delayed", "expiring"):
+        assert came[f"{kind} first"] >= began + LIFE_MS / 1000, "at once"
+        assert came[f"{kind} first"] < came[f"{kind} last"], "its time began anew"
+    killed.restart()
+    until_whole(broker)
