@@ -9,6 +9,7 @@ import pytest
 import shardmq
 from shardmq import errors
 from shardmq.cmd.bench.compare.rabbitmq import Absent
+from tests.e2e.traffic import bodies, numbers
 from tests.hosts.faults.clocks import Clock
 from tests.hosts.faults.preloading import library
 from tests.hosts.members import Etcd
@@ -22,6 +23,7 @@ AHEAD_SECONDS = {"a": 7200.0, "b": 3600.0}
 
 LIFE_MS = 9000
 PART_MS = 3000
+COUNT = 20_000
 
 
 @pytest.fixture(scope="module")
@@ -118,4 +120,45 @@ def test_delays_and_times_to_live_go_on_by_the_groups_clock(
         assert came[f"{kind} first"] >= began + LIFE_MS / 1000, "at once"
         assert came[f"{kind} first"] < came[f"{kind} last"], "its time began anew"
     killed.restart()
+    until_whole(broker)
+
+
+def publish_numbered(
+    broker: ReplicatedBroker, channel: shardmq.Channel, producer: str | None, dying: tuple[str, str] | None = None
+) -> bool:
+    """Publish all numbers once more, while a gateway and a replica of the shard die; whether nothing was refused."""
+    with contextlib.suppress(errors.RequestError), channel.publisher(producer=producer) as publisher:
+        for number in range(COUNT):
+            sequence = None if producer is None else number + 1
+            publisher.publish("", str(producer), b"%d" % number, sequence=sequence)
+            if dying and number == COUNT // 2:
+                gateway, primary = dying
+                broker.replicas[primary, "shard-0"].kill()
+                broker.kill_gateway(gateway)
+        return True
+    return False
+
+
+@pytest.mark.parametrize("producer", ["loader", None], ids=["the program", "the connection"])
+def test_what_is_sent_again_to_another_primary_is_stored_once(
+    broker: ReplicatedBroker, connection: shardmq.Connection, producer: str | None
+) -> None:
+    channel = connection.channel()
+    queue = channel.queue_declare(str(producer), durable=True).queue
+    group = broker.group("shard-0")
+    [gateway] = [host for host, port in broker.ports.items() if f":{port}" in repr(connection)]
+    is_all_in = publish_numbered(broker, channel, producer, (gateway, group.primary))
+    broker.until_led_by_another("shard-0", group.term)
+    assert f":{broker.ports[gateway]}" not in repr(connection), "it goes on at another gateway"
+    if producer is not None:
+        until(lambda: publish_numbered(broker, channel, producer))
+        transfer(broker, follower(broker))
+        until(lambda: publish_numbered(broker, channel, producer))
+    stored = bodies(channel, queue)
+    assert len(stored) == len({*stored})
+    if is_all_in or producer is not None:
+        assert {*stored} == {*numbers(0, COUNT)}
+    channel.queue_delete(queue)
+    broker.start_gateway(gateway)
+    broker.replicas[group.primary, "shard-0"].restart()
     until_whole(broker)
