@@ -1,6 +1,7 @@
 """What goes on, and what ends, when another host leads a shard: three replicas whose hosts' clocks are hours apart."""
 
 import contextlib
+import itertools
 import time
 from collections.abc import Iterator
 
@@ -17,6 +18,7 @@ from tests.running import without
 
 from .moving import until
 from .replicated import ReplicatedBroker
+from .test_moves import publishes
 
 AHEAD_SECONDS = {"a": 7200.0, "b": 3600.0}
 """Of host b, which leads the shard first, a is an hour ahead and c is an hour behind."""
@@ -162,3 +164,54 @@ def test_what_is_sent_again_to_another_primary_is_stored_once(
     broker.start_gateway(gateway)
     broker.replicas[group.primary, "shard-0"].restart()
     until_whole(broker)
+
+
+TRANSIENT = shardmq.Properties(delivery_mode=1)
+
+
+def fill(channel: shardmq.Channel, name: str) -> None:
+    """Put messages into the queues, of which those in `kept` last that are persistent."""
+    until(lambda: publishes(channel, "kept", f"kept {name}".encode()))
+    for queue, properties in (("kept", TRANSIENT), ("passing", None), ("passing", TRANSIENT)):
+        channel.basic_publish("", queue, f"old {name}".encode(), properties)
+        channel.basic_publish("", queue, f"old {name}, delayed".encode(), properties, delay_ms=PART_MS)
+
+
+def test_what_does_not_last_ends_with_the_term_also_where_it_began(
+    broker: ReplicatedBroker, connection: shardmq.Connection
+) -> None:
+    """A host leads, another, the first again in the same process, and another one when that was killed."""
+    until_whole(broker)
+    channel = connection.channel()
+    channel.queue_declare("kept", durable=True)
+    for queue in ("passing", "heard"):
+        channel.queue_declare(queue)
+    heard: list[bytes] = []
+    connection.channel().basic_consume("heard", lambda message: heard.append(message.body), auto_ack=True)
+    home, away = broker.group("shard-0").primary, follower(broker)
+    process, exits = broker.primary("shard-0").process, [*broker.primary("shard-0").exits]
+    for number, leads in enumerate((away, home, "")):
+        fill(channel, f"{number}")
+        if leads:
+            transfer(broker, leads)
+        else:
+            term = broker.group("shard-0").term
+            broker.primary("shard-0").kill()
+            broker.until_led_by_another("shard-0", term)
+        until(lambda number=number: publishes(channel, "heard", b"%d" % number))  # type: ignore[misc]
+        until(lambda number=number: b"%d" % number in heard)  # type: ignore[misc]
+        assert channel.queue_declare("passing", passive=True).messages == 0
+        if leads:
+            replica = broker.replicas[home, "shard-0"]
+            assert (replica.process, replica.exits) == (process, exits), "it goes on in its own process"
+    for queue in ("passing", "kept"):
+        channel.basic_publish("", queue, b"end", delay_ms=PART_MS)
+    assert until_end(channel, "passing") == []
+    assert [*dict.fromkeys(until_end(channel, "kept"))] == [f"kept {number}".encode() for number in range(3)]
+    broker.replicas[home, "shard-0"].restart()
+    until_whole(broker)
+
+
+def until_end(channel: shardmq.Channel, queue: str) -> list[bytes]:
+    """What is in a queue before the end."""
+    return [*itertools.takewhile(b"end".__ne__, (message.body for message in channel.consume(queue, auto_ack=True)))]
