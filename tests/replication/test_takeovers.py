@@ -2,8 +2,9 @@
 
 import contextlib
 import itertools
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -125,18 +126,32 @@ def test_delays_and_times_to_live_go_on_by_the_groups_clock(
     until_whole(broker)
 
 
+def end_both(broker: ReplicatedBroker, gateway: str) -> None:
+    """Have another host lead the shard, while a gateway is frozen that is then killed.
+
+    What the gateway has passed on is stored, and its clients have no confirms for that.
+    """
+    group = broker.group("shard-0")
+    broker.gateways[gateway].send_signal(signal.SIGSTOP)
+    with shardmq.connect(broker.url_of(next(host for host in broker.hosts if host != gateway)), timeout=60) as other:
+        channel = other.channel()
+        channel.queue_declare("behind it", durable=True)
+        until(lambda: publishes(channel, "behind it", b""))
+    broker.replicas[group.primary, "shard-0"].kill()
+    broker.until_led_by_another("shard-0", group.term)
+    broker.kill_gateway(gateway)
+
+
 def publish_numbered(
-    broker: ReplicatedBroker, channel: shardmq.Channel, producer: str | None, dying: tuple[str, str] | None = None
+    channel: shardmq.Channel, queue: str, producer: str | None, in_between: Callable[[], None] | None = None
 ) -> bool:
-    """Publish all numbers once more, while a gateway and a replica of the shard die; whether nothing was refused."""
+    """Publish all numbers; returns whether nothing was refused."""
     with contextlib.suppress(errors.RequestError), channel.publisher(producer=producer) as publisher:
         for number in range(COUNT):
             sequence = None if producer is None else number + 1
-            publisher.publish("", str(producer), b"%d" % number, sequence=sequence)
-            if dying and number == COUNT // 2:
-                gateway, primary = dying
-                broker.replicas[primary, "shard-0"].kill()
-                broker.kill_gateway(gateway)
+            publisher.publish("", queue, b"%d" % number, sequence=sequence)
+            if in_between is not None and number == COUNT // 2:
+                in_between()
         return True
     return False
 
@@ -149,13 +164,12 @@ def test_what_is_sent_again_to_another_primary_is_stored_once(
     queue = channel.queue_declare(str(producer), durable=True).queue
     group = broker.group("shard-0")
     [gateway] = [host for host, port in broker.ports.items() if f":{port}" in repr(connection)]
-    is_all_in = publish_numbered(broker, channel, producer, (gateway, group.primary))
-    broker.until_led_by_another("shard-0", group.term)
+    is_all_in = publish_numbered(channel, queue, producer, lambda: end_both(broker, gateway))
     assert f":{broker.ports[gateway]}" not in repr(connection), "it goes on at another gateway"
     if producer is not None:
-        until(lambda: publish_numbered(broker, channel, producer))
+        until(lambda: publish_numbered(channel, queue, producer))
         transfer(broker, follower(broker))
-        until(lambda: publish_numbered(broker, channel, producer))
+        until(lambda: publish_numbered(channel, queue, producer))
     stored = bodies(channel, queue)
     assert len(stored) == len({*stored})
     if is_all_in or producer is not None:
