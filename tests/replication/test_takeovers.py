@@ -24,9 +24,10 @@ from .test_moves import publishes
 AHEAD_SECONDS = {"a": 7200.0, "b": 3600.0}
 """Of host b, which leads the shard first, a is an hour ahead and c is an hour behind."""
 
-LIFE_MS = 9000
-PART_MS = 3000
-COUNT = 20_000
+LIFE_MS = 7500
+PART_MS = 2500
+COUNT = 10_000
+TRANSIENT = shardmq.Properties(delivery_mode=1)
 
 
 @pytest.fixture(scope="module")
@@ -180,15 +181,17 @@ def test_what_is_sent_again_to_another_primary_is_stored_once(
     until_whole(broker)
 
 
-TRANSIENT = shardmq.Properties(delivery_mode=1)
-
-
 def fill(channel: shardmq.Channel, name: str) -> None:
     """Put messages into the queues, of which those in `kept` last that are persistent."""
     until(lambda: publishes(channel, "kept", f"kept {name}".encode()))
     for queue, properties in (("kept", TRANSIENT), ("passing", None), ("passing", TRANSIENT)):
         channel.basic_publish("", queue, f"old {name}".encode(), properties)
         channel.basic_publish("", queue, f"old {name}, delayed".encode(), properties, delay_ms=PART_MS)
+
+
+def until_end(channel: shardmq.Channel, queue: str) -> list[bytes]:
+    """What is in a queue before the end."""
+    return [*itertools.takewhile(b"end".__ne__, (message.body for message in channel.consume(queue, auto_ack=True)))]
 
 
 def test_what_does_not_last_ends_with_the_term_also_where_it_began(
@@ -224,8 +227,3 @@ def test_what_does_not_last_ends_with_the_term_also_where_it_began(
     assert [*dict.fromkeys(until_end(channel, "kept"))] == [f"kept {number}".encode() for number in range(3)]
     broker.replicas[home, "shard-0"].restart()
     until_whole(broker)
-
-
-def until_end(channel: shardmq.Channel, queue: str) -> list[bytes]:
-    """What is in a queue before the end."""
-    return [*itertools.takewhile(b"end".__ne__, (message.body for message in channel.consume(queue, auto_ack=True)))]
