@@ -5,6 +5,7 @@ A process that ends stays away until a test starts it again.
 
 import logging
 import os
+import sys
 import threading
 from pathlib import Path
 from typing import Any, Self
@@ -43,6 +44,14 @@ def gateway(arguments: tuple[str, ...]) -> int:
     """Be a gateway: name, port, etcd."""
     end_with_tests()
     return run_gateway(arguments)
+
+
+def preloaded_replica(arguments: tuple[str, ...]) -> int:
+    """Be a replica whose clocks are not the machine's: library, file of the clocks, and what `replica` is told."""
+    library, clocks, *others = arguments
+    program = "import sys; from tests.replication.replicated import replica; sys.exit(replica(tuple(sys.argv[1:])))"
+    variables = {"LD_PRELOAD": library, "CLOCK_RATE": clocks, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    os.execve(sys.executable, [sys.executable, "-P", "-c", program, *others], {**os.environ, **variables})
 
 
 def replica(arguments: tuple[str, ...]) -> int:
@@ -89,15 +98,21 @@ def replica(arguments: tuple[str, ...]) -> int:
 
 
 class Replica:
-    """One replica's process."""
+    """One replica's process.
 
-    def __init__(self, arguments: tuple[str, ...]) -> None:
-        self._arguments = arguments
+    Args:
+        arguments: see `replica`.
+        preloaded: a library and the file of its clocks; none where they are the machine's.
+    """
+
+    def __init__(self, arguments: tuple[str, ...], preloaded: tuple[str, ...] = ()) -> None:
+        self._function = f"tests.replication.replicated:{'preloaded_' if preloaded else ''}replica"
+        self._arguments = *preloaded, *arguments
         self.exits: list[int] = []
         self._start()
 
     def _start(self) -> None:
-        self.process: Warm = warm_process.run("tests.replication.replicated:replica", *self._arguments)
+        self.process: Warm = warm_process.run(self._function, *self._arguments)
         self._watcher = threading.Thread(target=self._look_after, args=(self.process,), daemon=True)
         self._watcher.start()
 
@@ -129,6 +144,9 @@ class ReplicatedBroker:
         shards: how many.
         min_in_sync: of all groups.
         hosts: their names.
+
+    Attributes:
+        preloaded: what the shards' processes of a host get, see `Replica`; to be set before they start.
     """
 
     def __init__(
@@ -153,8 +171,9 @@ class ReplicatedBroker:
             for host in hosts
         }
         self.ports = {host: next(ports) for host in hosts}
+        self.preloaded: dict[str, tuple[str, str]] = {}
         self.replicas: dict[tuple[str, str], Replica] = {}
-        self.gateways: list[Warm] = []
+        self.gateways: dict[str, Warm] = {}
         self._known: dict[str, Group] = {}
         self._stored = 0
         self.register = BackgroundRegister(parse(self.join), f"test-{prefix}")
@@ -170,8 +189,7 @@ class ReplicatedBroker:
         for host in self.hosts:
             for group in self.groups:
                 self.start(host, group)
-            program = "tests.replication.replicated:gateway", f"{host}.gateway-0", str(self.ports[host]), self.join
-            self.gateways.append(warm_process.run(*program))
+            self.start_gateway(host)
         until(lambda: all(is_listening(port) for port in self.ports.values()))
         until(lambda: all(set(self.group(name).in_sync) == set(self.hosts) for name in self.groups))
         return self
@@ -179,9 +197,8 @@ class ReplicatedBroker:
     def __exit__(self, *_: object) -> None:
         for replica in self.replicas.values():
             replica.kill()
-        for gateway in self.gateways:
-            gateway.kill()
-            gateway.wait()
+        for host in self.gateways:
+            self.kill_gateway(host)
         self.register.close()
 
     @property
@@ -196,9 +213,18 @@ class ReplicatedBroker:
         where = self.folder / host
         where.mkdir(mode=0o700, exist_ok=True)
         addresses = self.addresses[host]
-        self.replicas[host, group] = Replica(
-            (group, str(where), addresses[group], addresses[f"{group}/replica"], self.join, host)
-        )
+        arguments = group, str(where), addresses[group], addresses[f"{group}/replica"], self.join, host
+        preloaded = self.preloaded.get(host, ()) if group.startswith("shard-") else ()
+        self.replicas[host, group] = Replica(arguments, preloaded)
+
+    def start_gateway(self, host: str) -> None:
+        program = "tests.replication.replicated:gateway", f"{host}.gateway-0", str(self.ports[host]), self.join
+        self.gateways[host] = warm_process.run(*program)
+
+    def kill_gateway(self, host: str) -> None:
+        """kill -9."""
+        self.gateways[host].kill()
+        self.gateways[host].wait()
 
     def primary(self, group: str) -> Replica:
         """The process of a group's primary, as etcd has it."""

@@ -276,7 +276,7 @@ def test_hosts_replicas_and_what_is_wrong_are_shown_everywhere(
         assert not (wrong := page.violations()), wrong
 
         frozen = [broker.replicas[gone, name].process for name in broker.groups]
-        frozen += [broker.gateways[broker.hosts.index(gone)], broker.replicas[stuck, "shard-0"].process]
+        frozen += [broker.gateways[gone], broker.replicas[stuck, "shard-0"].process]
         for process in frozen:
             process.send_signal(signal.SIGSTOP)
         until(lambda: broker.group("shard-0").in_sync == (roles.primary,))

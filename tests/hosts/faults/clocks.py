@@ -15,10 +15,11 @@ class Clock:
 
     Args:
         file: which its processes map.
+        ahead_seconds: how much they are ahead of the machine's from the beginning.
     """
 
-    def __init__(self, file: Path) -> None:
-        file.write_bytes(_RATE.pack(0, 0, 0, 1.0))
+    def __init__(self, file: Path, ahead_seconds: float = 0.0) -> None:
+        file.write_bytes(_RATE.pack(0, 0, int(ahead_seconds * 1e9), 1.0))
         descriptor = os.open(file, os.O_RDWR)
         self._shared = mmap.mmap(descriptor, _RATE.size)
         os.close(descriptor)
