@@ -69,8 +69,7 @@ def promise_in_memory(self: ReplicaState, term: int) -> None:
 def accept_any_term(self: Follower, sender: str, term: int) -> bool:
     state = self._state
     if term > state.promised:
-        self.reset()
-        state.promise(term)
+        self.promise(term)
     self.leader = sender
     return state.durable_promised >= term
 
