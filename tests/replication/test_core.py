@@ -72,6 +72,16 @@ def test_a_follower_campaigns_after_silence_and_leaves_the_primary_out() -> None
     assert replica.step(103.0, Tick()) == [], "one swap at a time"
 
 
+def test_a_new_primary_that_was_heard_has_time_to_be_heard_again() -> None:
+    replica = follower()
+    (promise,) = replica.step(101.4, Received("c", Beat(4, 55.0, 0, 0, 0.0)))
+    assert isinstance(promise, Commit)
+    replica.step(101.4, Durable(promise.serial))
+    assert replica.step(101.5, GroupSeen(8, Group("one", 4, "c", ("b", "c"), ("a", "b", "c")))) == []
+    assert replica.step(102.8, Tick()) == [], "a new campaign would end the term that just began"
+    assert [type(effect) for effect in replica.step(103.4, Tick())] == [Swap]
+
+
 def test_who_is_handed_the_lead_begins_with_its_promise_on_disk_and_has_heard_what_followers_said() -> None:
     replica = follower()
     (promise,) = replica.step(100.1, GroupSeen(8, Group("one", 4, "b", ("a", "b"), ("a", "b"))))

@@ -104,8 +104,7 @@ class Follower:
             state.send(sender, Refused(state.promised))
             return False
         if term > state.promised:
-            self.reset()
-            state.promise(term)
+            self.promise(term)
         self.leader = sender
         return state.durable_promised >= term
 

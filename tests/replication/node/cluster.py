@@ -5,7 +5,7 @@ The clock is the test's: a minute of elections, joins and faults takes a second 
 
 import shutil
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -32,8 +32,13 @@ class Killed(Exception):
 
 
 class MortalEngine(LmdbEngine):
-    """An engine whose process may be killed before or after a commit."""
+    """An engine whose process may be killed before or after a commit, or wait long for its disk.
 
+    Attributes:
+        wait: called for each commit; returns once the disk takes it.
+    """
+
+    wait: Callable[[], object] | None = None
     deadly: Random | None = None
     odds = 0.0
     is_broken = False
@@ -44,6 +49,8 @@ class MortalEngine(LmdbEngine):
         draw = 1.0 if self.deadly is None else self.deadly.random()
         if draw < self.odds:
             raise Killed
+        if self.wait is not None:
+            self.wait()
         super().apply(edits, size, touched)
         if draw > 1 - self.odds and self.deadly is not None:
             raise Killed
@@ -58,6 +65,7 @@ class Process:
         self.engine = MortalEngine(cluster.folder / host, LAYOUT, reserve_bytes=1 << 16, margin_bytes=0)
         self.engine.deadly, self.engine.odds = cluster.dice, cluster.odds
         self.engine.is_broken = host in cluster.broken
+        self.engine.wait = lambda: cluster.flush(host)
         try:
             store = ReplicaStore.started(self.engine)
         except Killed:
@@ -107,6 +115,7 @@ class Process:
             term, index, _ = self.waiting.popleft()
             cluster.answered.append((term, index))
             cluster.answered_at = cluster.now
+            cluster.answers.setdefault(term, []).append(cluster.now)
 
 
 class Cluster:
@@ -119,6 +128,7 @@ class Cluster:
         bytes_max: of a message, in processes that are started from now on.
         written: edits of each record, by term and index.
         answered: terms and indexes that a client was answered.
+        answers: when a client was answered, by term.
         dropped: indexes that were released, and not answered when a term ended.
         terms: who led.
     """
@@ -140,7 +150,10 @@ class Cluster:
         self.written: dict[tuple[int, int], list[Edit]] = {}
         self.answered: list[tuple[int, int]] = []
         self.answered_at = self.now
+        self.answers: dict[int, list[float]] = {}
         self.dropped: list[int] = []
+        self._stalled_until: dict[str, float] = {}
+        self._flushing: set[str] = set()
         self.terms: list[tuple[int, str]] = []
         self.processes: dict[str, Process] = {}
         for host in hosts:
@@ -195,13 +208,25 @@ class Cluster:
     def freeze(self, host: str, seconds: float) -> None:
         self.processes[host].frozen_until = self.now + seconds
 
+    def stall(self, host: str, seconds: float) -> None:
+        """Have a disk take nothing for so long: the next commit on it waits."""
+        self._stalled_until[host] = self.now + seconds
+
+    def flush(self, host: str) -> None:
+        """Return once a host's disk takes what is written to it; the other hosts go on meanwhile."""
+        until = self._stalled_until.get(host, 0.0)
+        self._flushing.add(host)
+        while self.now < until:
+            self.step()
+        self._flushing.discard(host)
+
     def step(self) -> None:
         """One turn of each host that is up, in any order; those whose term ended start anew."""
         self.now += 0.001 + 0.008 * self.dice.random()
         self.network.now = self.etcd.now = self.now
         for host in self.dice.sample(self.hosts, len(self.hosts)):
             process = self.processes.get(host)
-            if process is None or self.now < process.frozen_until:
+            if process is None or host in self._flushing or self.now < process.frozen_until:
                 continue
             try:
                 process.serve()

@@ -16,6 +16,7 @@ class Etcd:
     Attributes:
         away_until: no answers before this time.
         losses: how many of the answers to swaps are lost.
+        late: seconds that a host hears of changes later than others.
         changes: all values, from the first on.
     """
 
@@ -26,6 +27,7 @@ class Etcd:
         self.revision = 1
         self.away_until = 0.0
         self.losses = 0.0
+        self.late: dict[str, float] = {}
         self.wish = Wish()
         self.changes = [group]
         self.clients: dict[str, MemoryRegister] = {}
@@ -64,7 +66,8 @@ class MemoryRegister:
 
     def later(self, news: News, seconds: float = 0.01) -> None:
         etcd = self._etcd
-        self._news.append((max(etcd.now, etcd.away_until) + seconds * etcd.dice.random(), news))
+        late = etcd.late.get(self._host, 0.0) + seconds * etcd.dice.random()
+        self._news.append((max(etcd.now, etcd.away_until) + late, news))
 
     def fileno(self) -> int:
         return -1

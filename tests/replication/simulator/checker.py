@@ -111,6 +111,11 @@ class Checker:
     def stalled(self, node: "Node", number: int) -> None:
         raise Violation(f"{node.name} neither took proposal {number} nor refused it")
 
+    def waits_for_leader(self, node: "Node", until: float) -> None:
+        """A primary that can write nothing has another one in its place before a time."""
+        if self._world.now > until:
+            raise Violation(f"{node.name} can write nothing, and nobody leads in its place")
+
     def unclean(self, node: "Node", effect: UncleanElection) -> None:
         self._unclean[node.name] = effect
 

@@ -16,8 +16,8 @@ from shardmq.replication.core.replica import Replica
 from shardmq.replication.core.state import ReplicaState
 from tests.replication.simulator.application import Application
 
-Mutation = tuple[type, str, Callable[..., Any]]
-"""A class, one of its methods, and what takes the method's place."""
+Mutation = tuple[type, str, Callable[..., Any] | property]
+"""A class, one of its methods or properties, and what takes its place."""
 
 
 @contextmanager
@@ -69,8 +69,7 @@ def promise_in_memory(self: ReplicaState, term: int) -> None:
 def accept_any_term(self: Follower, sender: str, term: int) -> bool:
     state = self._state
     if term > state.promised:
-        self.reset()
-        state.promise(term)
+        self.promise(term)
     self.leader = sender
     return state.durable_promised >= term
 
@@ -170,6 +169,7 @@ MUTATIONS: dict[str, Mutation] = {
     "a promise is on disk before it counts": (ReplicaState, "promise", promise_in_memory),
     "lower terms are refused": (Follower, "accepts", accept_any_term),
     "an acknowledgement is of what is on disk": (Follower, "record", ack_at_once),
+    "a stalled disk ends the beats": (ReplicaState, "is_stalled", property(never)),
     "a mark is released before the delivery": (Application, "waits_for_mark", never),
     "only members of the set campaign": (Follower, "_is_in_sync", always),
     "only complete stores campaign": (Follower, "may_campaign", campaign_incomplete),
@@ -211,13 +211,14 @@ CAUGHT_BY: dict[str, tuple[int, ...]] = {
     "a promise is on disk before it counts": (24, 38),
     "lower terms are refused": (242, 851),
     "an acknowledgement is of what is on disk": (0, 1),
+    "a stalled disk ends the beats": (76, 123),
     "a mark is released before the delivery": (0, 1),
     "only members of the set campaign": (2,),
     "only complete stores campaign": (320, 426),
     "below min_in_sync publishes are refused": (4, 14),
     "a lost swap is not taken for done": (1, 2),
     "a lost swap is not taken for void": (374,),
-    "no message counts before etcd was asked": (4077,),
+    "no message counts before etcd was asked": (2766, 3572),
     "an empty store lacks nothing in a new group alone": (16, 129),
     "only who has led goes on at once": (85, 123),
     "a term is not led twice": (1851, 2922),

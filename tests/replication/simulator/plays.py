@@ -11,6 +11,11 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 0.05
 
+LED_SECONDS = 3.0
+"""A primary whose disk stalls sends its last beat 0.5 s later; a follower campaigns within 2.0 s. Clocks differ."""
+
+STALLED_SECONDS = 4.0
+
 
 class Plays:
     """What goes by a script in a run.
@@ -22,7 +27,8 @@ class Plays:
     def __init__(self, world: "World", scenario: "Scenario") -> None:
         self._world = world
         self._scenario = scenario
-        self.whole = {2: (self.elected_twice,), 3: (self.elected_twice, self.forgotten_primary)}
+        for_any = (self.elected_twice, self.stalled_primary)
+        self.whole = {2: for_any, 3: (*for_any, self.forgotten_primary)}
 
     def play(self, steps: Iterator[None]) -> None:
         """Go on with a play until it ends, or nothing may fail any more."""
@@ -100,6 +106,22 @@ class Plays:
             yield
         network.heal_all()
         etcd.heal()
+
+    def stalled_primary(self) -> Iterator[None]:
+        """Stall the primary's disk, and nothing else: another host leads in time, and the old one wakes up under it."""
+        world = self._world
+        etcd = world.etcd
+        self._scenario.strike = world.freeze_before_flush = 0.0
+        while world.checker.quiescent():
+            yield
+        old = world.nodes[etcd.group.primary]
+        old.disk.stalled_until = world.now + STALLED_SECONDS
+        while not old.disk.unsynced:
+            yield
+        stalled = world.now
+        while etcd.group.primary == old.name or not world.nodes[etcd.group.primary].core.takes_proposals:
+            world.checker.waits_for_leader(old, stalled + LED_SECONDS)
+            yield
 
     def join_again(self) -> Iterator[None]:
         """Let a follower's disk be late, and its connection lost twice: it leaves the set, and joins anew meanwhile."""

@@ -15,7 +15,11 @@ BEGIN_SECONDS = 1.8
 
 
 class Scenario:
-    """The faults of a run, drawn as they come."""
+    """The faults of a run, drawn as they come.
+
+    Attributes:
+        strike: how often it strikes just when something is under way.
+    """
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -30,7 +34,7 @@ class Scenario:
         self.seconds = BEGIN_SECONDS + random.uniform(2.0, 4.7)
         self._fault_seconds = random.uniform(0.25, 1.0)
         self._work_seconds = random.uniform(0.02, 0.12)
-        self._strike = random.choice((0.0, 0.0, 0.15, 0.4))
+        self.strike = random.choice((0.0, 0.0, 0.15, 0.4))
         self._faults = random.sample(FAULTS, random.randint(2, 6))
         self.touched_max = random.choice((6, 10_000, 10_000))
         self.keys_max = random.choice((2, 100_000, 100_000))
@@ -78,7 +82,7 @@ class Scenario:
     def group_changed(self, name: str, group: Group) -> None:
         """Strike now and then just when a set changes, which is when it hurts."""
         world = self._world
-        if self.is_healed or world.random.random() >= self._strike:
+        if self.is_healed or world.random.random() >= self.strike:
             return
         node = world.nodes[name if world.random.random() < 0.6 else world.random.choice(group.replicas)]
         if world.random.random() < 0.5:
@@ -89,7 +93,7 @@ class Scenario:
     def swap_lost(self, group: Group) -> None:
         """Strike now and then when an answer of etcd is lost, before it is known what it was."""
         world = self._world
-        if not self.is_healed and world.random.random() < self._strike:
+        if not self.is_healed and world.random.random() < self.strike:
             if world.random.random() < 0.5:
                 node = world.nodes[world.random.choice(group.in_sync)]
                 world.at(world.now + 0.3 * world.random.random(), self.freeze_one, node)
@@ -99,7 +103,7 @@ class Scenario:
     def caught_up(self, node: "Node") -> None:
         """Strike now and then when a follower is brought up to date, and its disk has not all of it."""
         world = self._world
-        if not self.is_healed and world.random.random() < self._strike / 4:
+        if not self.is_healed and world.random.random() < self.strike / 4:
             world.at(world.now + 0.006 * world.random.random(), self._kill, node)
 
     def heal(self) -> None:
