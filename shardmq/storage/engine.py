@@ -153,6 +153,14 @@ class Engine(ABC):
         """
 
     @abstractmethod
+    def raise_version(self) -> None:
+        """Note on disk that the rows are VERSION's: earlier versions refuse the store from then on.
+
+        Raises:
+            StoreUnwritable: all is as it was.
+        """
+
+    @abstractmethod
     def get(self, database: int, key: bytes, size: int = 0) -> memoryview | None:
         """Return a stored value, None where there is no such row.
 

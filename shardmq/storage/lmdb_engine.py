@@ -118,6 +118,9 @@ class LmdbEngine(Engine):
                 rewrite(transaction, self._dbs[number], partial(stored_value, number))
             self.environment.raise_version(transaction)
 
+    def raise_version(self) -> None:
+        self.upgrade(())
+
     def start(self, applied: int | None, check: Callable[[], object]) -> None:
         if self.layout.log_note is None:
             return

@@ -85,6 +85,9 @@ class MemoryEngine(Engine):
     def start(self, applied: int | None, check: Callable[[], object]) -> None:
         pass
 
+    def raise_version(self) -> None:
+        pass
+
     def get(self, database: int, key: bytes, size: int = 0) -> memoryview | None:
         value = self.rows.values[database].get(key)
         return None if value is None else memoryview(value)

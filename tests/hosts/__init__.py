@@ -23,7 +23,7 @@ members.py     Members of etcd, on loopback or on hosts; processes that end with
 broker.py      A broker on the hosts, started by the documented commands.
 document.py    The commands of its documentation.
 deployed.py    The same broker by the files of deploy/hosts, on an etcd with TLS and users.
-pages.py       Types what the page of maintenance says, line by line.
+pages.py       Types what pages say, line by line.
 traffic.py     A client of it, which says what was confirmed.
 faults.py      Faults by a seed while clients publish and consume; run as a program.
 """

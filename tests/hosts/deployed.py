@@ -1,5 +1,6 @@
 """A broker on the three hosts as deploy/hosts has it: the unit's commands and settings, etcd with TLS and a user."""
 
+import itertools
 import shlex
 import signal
 import subprocess
@@ -8,20 +9,15 @@ from pathlib import Path
 
 from shardmq.cmd.run.invocation import command
 from tests.deploy.hosts import MEMBERS_FOLDER, make_certificates, replaced, settings, unit_settings, unit_words
-from tests.docs.document import ROOT, Document
+from tests.docs.document import ROOT
 from tests.hosts.broker import SHARDS, HostsBroker
+from tests.hosts.document import page_lines, typed
 from tests.hosts.hosts import NAMES, Hosts
-from tests.hosts.members import Etcd, Member
+from tests.hosts.members import Etcd, Member, Process
 
 PAGE = ROOT / "docs" / "operations" / "etcd.md"
 QUICK = ("--logger", "zap", "--heartbeat-interval", "50", "--election-timeout", "500", "--bcrypt-cost", "4")
 STOP_SECONDS = 60.0
-
-
-def page_lines(page: Path, word: str) -> list[str]:
-    """Lines of a page's examples that begin with a word."""
-    blocks = [block.code for block in Document(page).blocks if block.tool == "Hosts"]
-    return [line for code in blocks for line in code.splitlines() if line.startswith(f"{word} ")]
 
 
 class DeployedEtcd(Etcd):
@@ -44,17 +40,36 @@ class DeployedEtcd(Etcd):
 
     def documented(self) -> None:
         """Make the users, line by line."""
-        changes = self.changes() | {"etcd/ca.pem": str(self.certificates / "ca.pem")}
         for line in page_lines(PAGE, "etcdctl"):
             if "--user" not in line:
-                self.control(*shlex.split(replaced({"": line}, changes)[""])[1:])
+                self._type(line)
 
-    def control(self, *words: str, options: Sequence[str] = ()) -> str:
-        """Run etcdctl, as the page says."""
-        return super().control(*words, options=("--cacert", str(self.certificates / "ca.pem"), *options))
+    def looked_at(self) -> list[str]:
+        """Look at it, and keep a snapshot, line by line; returns what was said."""
+        lines = page_lines(PAGE, "etcdctl --user") + page_lines(PAGE, "ETCDCTL_ENDPOINTS=https://10.0.0.11:2379")
+        return [self._type(line) for line in lines]
+
+    def _type(self, line: str) -> str:
+        """Run etcdctl as the page says; returns what it said."""
+        lines = [*page_lines(PAGE, "export"), line]
+        changes = self.changes() | {"etcd/ca.pem": str(self.certificates / "ca.pem")}
+        *exports, here = [replaced({"": each}, changes)[""] for each in lines]
+        variables = itertools.chain(*(shlex.split(export)[1:] for export in exports))
+        done = subprocess.run(
+            [*self._members_prefixes[0], "env", *variables, "sh", "-c", here],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=STOP_SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, f"{line}: {done.stderr}"
+        typed.update(lines)
+        return done.stdout
 
     def _start(self, attempt: int) -> None:
         [line] = page_lines(PAGE, "deploy/hosts/certificates.sh")
+        typed.add(line)
         names = replaced({"": line}, self.changes())[""].split()[2:]
         make_certificates(self.certificates, names)
         for number, (member, prefix) in enumerate(zip(self.members, self._members_prefixes, strict=True), start=1):
@@ -116,6 +131,12 @@ class DeployedBroker(HostsBroker):
             timeout=STOP_SECONDS,
             check=False,
         )
+
+    def spawn(self, name: str, *words: str) -> Process:
+        """Start a command on a host, or on the client's, with the unit's settings."""
+        self._runs["spawned"] += 1
+        log = self.folder / f"spawned-{self._runs['spawned']}.log"
+        return self.hosts[name].spawn([*self._variables(name), *words], log)
 
     def _command(self, name: str) -> list[str]:
         """What the unit starts, with events for the test."""

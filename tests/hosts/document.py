@@ -1,21 +1,33 @@
-"""The commands that docs/operations/replicas.md tells to type, with addresses and folders of a test in them."""
+"""The commands that pages tell to type on several hosts, with addresses and folders of a test in them."""
 
 import re
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
 
 from tests.docs.document import ROOT, Document
 
 PAGE = ROOT / "docs" / "operations" / "replicas.md"
 
+typed: Final[set[str]] = set()
+"""Lines of pages that this process has typed, as they stand there."""
 
-def documented(noun: str, changes: Mapping[str, str]) -> list[list[str]]:
-    """The words of all commands `shardmq NOUN …` of the page, with some of them changed."""
-    blocks = [block.code for block in Document(PAGE).blocks if block.tool == "Hosts"]
-    lines = [line for code in blocks for line in code.splitlines() if line.startswith(f"shardmq {noun} ")]
-    assert lines, f"{PAGE} has no `shardmq {noun}`"
-    words = [shlex.split(line)[2:] for line in lines]
-    return [[noun, *(changes.get(word, word) for word in line)] for line in words]
+
+def page_lines(page: Path, words: str) -> list[str]:
+    """Lines of a page's examples that begin with some words."""
+    blocks = [block.code for block in Document(page).blocks if block.tool == "Hosts"]
+    return [line for code in blocks for line in code.splitlines() if f"{line} ".startswith(f"{words} ")]
+
+
+def documented(words: str, changes: Mapping[str, str]) -> list[list[str]]:
+    """The words of all commands `shardmq WORDS …` of the page, with some of them changed: the caller types them all."""
+    lines = page_lines(PAGE, f"shardmq {words}")
+    assert lines, f"{PAGE} has no `shardmq {words}`"
+    typed.update(lines)
+    said = words.split()
+    changed = [[changes.get(word, word) for word in shlex.split(line)[1 + len(said) :]] for line in lines]
+    return [[*said, *rest] for rest in changed]
 
 
 def documented_join(changes: Mapping[str, str]) -> str:

@@ -8,19 +8,35 @@ from collections.abc import Iterator
 import pytest
 
 from shardmq.cmd.bench.compare.rabbitmq import Absent
-from tests.hosts.broker import confirmed, lines_of, sent_again
+from shardmq.cmd.run.hosts.identity import identity_of
+from shardmq.cmd.run.invocation import command
+from tests.docs.document import documents
+from tests.hosts.broker import SHARDS, confirmed, lines_of, sent_again
+from tests.hosts.clients.programs import PAGE as PROGRAMS_PAGE
 from tests.hosts.deployed import DeployedBroker, DeployedEtcd
+from tests.hosts.document import documented, typed
 from tests.hosts.faults.nemesis import Nemesis
 from tests.hosts.faults.run import Run
-from tests.hosts.hosts import NAMES, Hosts
+from tests.hosts.hosts import CLIENT, NAMES, Hosts
 from tests.hosts.members import Process
-from tests.hosts.pages import Operator, folders, is_restored
+from tests.hosts.pages import REPLICAS, Operator, folders, is_restored
 from tests.hosts.traffic import QUEUES
 from tests.running import without
 
 PAUSE_SECONDS = 10.0
 """Publishing stands still for no longer when a host is killed: 3 s, and what a machine adds that runs other tests."""
 
+
+WAIT_SECONDS = 120
+
+UNTYPED = {
+    ("docs/operations/replicas.md", "export SHARDMQ_JOIN"): "the unit has it in hosts.env",
+    (
+        "docs/operations/replicas.md",
+        "shardmq up",
+    ): "the unit starts it; `make hosts-faults` types this",
+}
+"""Beginnings of lines of pages that are not typed here, and why."""
 
 SEED, FAULTS = 32178, 4
 """A short round: a process is killed, one freezes, a host loses its power, two are cut off from one another."""
@@ -56,10 +72,16 @@ def goes_on(broker: DeployedBroker, publisher: Process) -> None:
     broker.wait_for(lambda: len(confirmed(publisher)) > known + 200, "publishing goes on")
 
 
+def end(broker: DeployedBroker, publisher: Process) -> None:
+    """End the publisher."""
+    if not publisher.has_ended:
+        publisher.signal(signal.SIGTERM)
+    broker.wait_for(lambda: publisher.has_ended, "the publisher ends")
+
+
 def check(broker: DeployedBroker, publisher: Process) -> None:
     """End the publisher; nothing is lost, nothing came from nowhere, and it never stood still for long."""
-    publisher.signal(signal.SIGTERM)
-    broker.wait_for(lambda: publisher.has_ended, "the publisher ends")
+    end(broker, publisher)
     assert lines_of(publisher)[-1] == ["done"], publisher.last_words()
     times = [at for _, at in confirmed(publisher)]
     sent = {number for number, _ in confirmed(publisher)}
@@ -114,8 +136,7 @@ def test_a_host_stops_and_a_disaster_loses_what_the_page_says_and_all_is_made_wh
     assert broker.group("coordinator")["primary"] == third
     assert broker.group(shard)["state"] == f"alone; not in sync: {late}"
     goes_on(broker, publisher)
-    publisher.signal(signal.SIGTERM)
-    broker.wait_for(lambda: publisher.has_ended, "the publisher ends")
+    end(broker, publisher)
     broker.kill(lost)
     *_, said = operator.does("All copies in sync are lost")
     assert f"confirmed messages of {shard} that only {lost} has are lost for good" in said
@@ -134,6 +155,92 @@ def test_a_host_stops_and_a_disaster_loses_what_the_page_says_and_all_is_made_wh
         lambda: broker.is_whole() and {row["replicas"] for row in broker.told("host", "list")} == {2},
         "replicas are spread over three hosts again",
     )
+
+
+def test_replicas_move_a_host_is_drained_and_shards_are_added_while_publishing_goes_on(
+    nemesis: Nemesis, broker: DeployedBroker
+) -> None:
+    publisher = broker.client("publish")
+    broker.wait_for(lambda: len(confirmed(publisher)) > 50, "messages are confirmed")
+    before = broker.group("shard-0")
+    (target,) = {*NAMES} - {*before["replicas"]}
+    source = before["primary"]
+    assert broker.told("shard", "move", "shard-0", source, target, "--wait", str(WAIT_SECONDS))["done"]
+    assert {*broker.group("shard-0")["replicas"]} == {*NAMES} - {source}
+    goes_on(broker, publisher)
+
+    assert broker.told("host", "drain", target, "--wait", str(WAIT_SECONDS))["replicas"] == 0
+    assert broker.is_whole()
+    goes_on(broker, publisher)
+    broker.told("host", "drain", target, "--undo")
+
+    for words in (*documented("host", {}), *documented("shard list", {}), *documented("shard add", {"2": "1"})):
+        done = broker.on(CLIENT, *command(*words))
+        assert done.returncode == 0, done.stderr
+    nemesis.operators.shards += 1
+    broker.wait_for(lambda: broker.group(f"shard-{SHARDS}")["state"] == "whole", "the shard that was added is whole")
+    goes_on(broker, publisher)
+    check(broker, publisher)
+
+
+def test_a_gateway_and_a_shard_are_started_alone(broker: DeployedBroker) -> None:
+    broker.wait_for(broker.is_whole, "all groups are whole")
+    host = broker.group("shard-0")["primary"]
+    identity = identity_of(broker.data_dir(host))
+    assert identity is not None
+    broker.kill(host)
+    broker.wait_for(lambda: host not in broker.group("shard-0")["in_sync"], "another host leads")
+    folders = {"keys": "keys", "keys/d": "keys/d", "keys/a": f"keys/{host}", "data": host}
+    names = {name: str(broker.folder / folder) for name, folder in folders.items()}
+    own = broker.hosts[CLIENT].address
+    names |= {
+        "a": host,
+        "10.0.0.4": own,
+        "BROKER": identity.broker,
+        "tcp://10.0.0.1": f"tcp://{broker.hosts[host].address}",
+    }
+    operator = Operator(broker, names | {"4": str(SHARDS)}, REPLICAS)
+    operator.does("Processes alone")
+    gateway, shard = operator.started
+    broker.wait_for(lambda: host in broker.group("shard-0")["in_sync"], "the shard is in sync")
+
+    url = f"shardmq://app:secret@{own}/"
+    broker.wait_for(lambda: broker.on(CLIENT, *command("queue", "list", "--url", url)).returncode == 0, "it serves")
+    for process in (gateway, shard):
+        process.signal(signal.SIGTERM)
+        broker.wait_for(lambda process=process: process.has_ended, "it stops")
+    broker.start(host)
+
+
+def test_all_hosts_stop_and_start_and_what_was_confirmed_is_there(broker: DeployedBroker) -> None:
+    broker.wait_for(broker.is_whole, "all groups are whole")
+    publisher = broker.client("publish")
+    broker.wait_for(lambda: len(confirmed(publisher)) > 50, "messages are confirmed")
+    end(broker, publisher)
+    etcd = broker.hosts.etcd
+    assert isinstance(etcd, DeployedEtcd)
+    assert "/orders/groups/shard-0" in "".join(etcd.looked_at())
+    assert (etcd.folder / "etcd.snapshot").stat().st_size
+    Operator(broker, {"a": broker.group("shard-1")["primary"]}).does("Upgrades, and whatever else needs a stop")
+    broker.wait_for(broker.is_whole, "all groups are whole again")
+    check(broker, publisher)
+
+
+def test_every_line_of_the_pages_was_typed(request: pytest.FixtureRequest) -> None:
+    """What tests/hosts/clients runs, all programs of a page, is seen there."""
+    of_this_file = [item for item in request.session.items if item.path == request.path]
+    if len(of_this_file) < len([name for name in globals() if name.startswith("test_")]):
+        pytest.skip("only some of the tests run")
+    lines = [
+        (document.name, line)
+        for document in documents()
+        if document.path != PROGRAMS_PAGE
+        for block in document.blocks
+        if block.tool == "Hosts"
+        for line in block.code.splitlines()
+    ]
+    left = [(page, line) for page, line in lines if line not in typed]
+    assert {(page, line.split("=")[0].split(" --")[0]) for page, line in left} == UNTYPED.keys()
 
 
 def test_overlapping_faults_lose_and_invent_nothing_and_replicas_are_equal_afterwards(nemesis: Nemesis) -> None:

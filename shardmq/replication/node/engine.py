@@ -49,6 +49,9 @@ class PrimaryEngine(Engine):
     def start(self, applied: int | None, check: Callable[[], object]) -> None:
         """Do nothing: the replica has opened the redo log."""
 
+    def raise_version(self) -> None:
+        """Do nothing: the replica has raised it."""
+
     def apply(self, edits: Iterable[Edit], size: int | None = None, touched: int = 0) -> None:
         """Send edits as a record, and make them durable here; see `Engine.apply`.
 

@@ -6,7 +6,7 @@ from shardmq.errors import StoreRefused
 from shardmq.replication.core.note import BEGINNING, Note
 from shardmq.replication.store.note import damaged, note_edit, read_note, replicas_of
 from shardmq.replication.store.touched_keys import TouchedKeys
-from shardmq.storage.engine import REPLICAS_SINCE, Engine
+from shardmq.storage.engine import REPLICAS_SINCE, VERSION, Engine
 
 NOTE_BYTES: Final = 256
 """About what a commit has beside a record and its keys: the note."""
@@ -45,6 +45,8 @@ class Replica:
 def start_replica(engine: Engine) -> None:
     """Open the redo log of an engine; an empty store becomes that of a newcomer.
 
+    One of an earlier version becomes VERSION's, so that no earlier shardmq opens it with rows that it does not know.
+
     Raises:
         StoreRefused: the store is damaged, or not a replica's.
         StoreUnwritable: the disk does not take it.
@@ -63,6 +65,8 @@ def start_replica(engine: Engine) -> None:
                 "replaced by a replica's; move the folder away first"
             )
         engine.apply([note_edit(engine, Note("", copied=BEGINNING), 0.0)])
+    if engine.version < VERSION:
+        engine.raise_version()
 
 
 def _applied(engine: Engine) -> int | None:

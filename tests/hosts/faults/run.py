@@ -99,6 +99,7 @@ class Run:
         try:
             with nemesis.hosts[CLIENT].inside(), Watch(nemesis.broker.join) as watch:
                 nemesis.operators.watch = watch
+                self._shards = nemesis.operators.shards
                 self._run(nemesis, watch, faults, seconds, is_short)
         except (AssertionError, NotStarted, ShardmqError) as fault:
             self.outcome.wrongs.append(str(fault).partition("\n---")[0])
