@@ -19,7 +19,7 @@ from tests.hosts.members import Etcd
 from tests.management.managing import confirm, fill_in
 from tests.management.window import Page
 
-from .moving import until
+from .moving import until, until_passes
 from .replicated import ReplicatedBroker
 from .test_moves import publishes
 from .watched import Watched, look_at_page
@@ -270,7 +270,7 @@ def test_hosts_replicas_and_what_is_wrong_are_shown_everywhere(
         channel.basic_publish("", "shown", b"x")
         page.sees("has all")
         operate(broker, roles, page, connection)
-        check_whole(watched, roles, broker.group("shard-0").term)
+        until_passes(lambda: check_whole(watched, roles, broker.group("shard-0").term))
         page.sees("has all")
         assert "shardmq shard list" in page.lines("main")
         assert not (wrong := page.violations()), wrong

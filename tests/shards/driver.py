@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 BROKER = "the-broker"
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 180.0
 """A disk that others keep busy makes a process that has just been started wait for its first commit."""
 
 HEARD: Any = ShardEvent | Answer[Any]
