@@ -159,7 +159,7 @@ ready: $(if $(findstring spark,$(DEMO)),$(VENV)/spark-classes.jsa) compiled lint
 # Test workers for two cores: most of them wait for something. On a slow machine eight take each other's time away.
 SPEED := import time; began = time.process_time(); sum(i * i for i in range(3000000)); \
 	print(8 if time.process_time() - began < 0.3 else 5)
-WORKERS ?= $(shell $(BIN)/python -c '$(SPEED)')
+WORKERS ?= $$($(BIN)/python -c '$(SPEED)')
 
 # Two at a time: peers are fetched while pip installs, and then tests compiled while types are checked.
 test:
