@@ -21,7 +21,7 @@ DATA_DIR = "/var/lib/shardmq/*"
 SECONDS = 120.0
 """For what says that it is to be tried again: on a busy machine a shard may be led elsewhere meanwhile."""
 
-TRY_AGAIN = re.compile(r"it went away; remove (?P<folder>\S+), and try again")
+TRY_AGAIN = re.compile(r"it went away; remove (?P<folder>\S+), and try again|needs every shard, try again later")
 
 
 class Operator:
@@ -101,7 +101,8 @@ class Operator:
         deadline = time.monotonic() + SECONDS
         done = self._broker.on(self._host, *words)
         while (again := TRY_AGAIN.search(done.stderr)) and time.monotonic() < deadline:
-            shutil.rmtree(again["folder"])
+            if again["folder"]:
+                shutil.rmtree(again["folder"])
             done = self._broker.on(self._host, *words)
         assert done.returncode == 0, f"{line}: {done.stderr}\n{self._broker.last_words()}"
         return done.stdout
