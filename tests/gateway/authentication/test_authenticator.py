@@ -25,6 +25,7 @@ GUESSERS = 24
 LOGIN_SECONDS_MAX = DELAY_SECONDS_MAX / 5
 """Who waited behind those that guess would take several of their delays; the machine that runs the test may be busy."""
 PROBES = 10
+TRYING_SECONDS_MAX = 120
 
 Guess = Callable[[Broker, int], None]
 
@@ -86,9 +87,15 @@ def counted(admin: RawClient, what: str = "refused") -> int:
 
 
 def seconds_to_log_in(broker: Broker, user: str, password: str) -> float:
+    """How long a login takes, tries included that were refused on a busy machine and may be made again."""
     began = time.monotonic()
-    with RawClient(broker).open(user, password):
-        return time.monotonic() - began
+    while True:
+        try:
+            with RawClient(broker).open(user, password):
+                return time.monotonic() - began
+        except Denied as refused:
+            if refused.code != ReplyCode.RESOURCE_ERROR or time.monotonic() - began > TRYING_SECONDS_MAX:
+                raise
 
 
 @pytest.mark.parametrize("guess", [native, amqp, stranger], ids=lambda guess: guess.__name__)
