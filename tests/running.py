@@ -2,14 +2,20 @@
 
 import os
 import shutil
+import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from pathlib import Path
+from typing import Final, NoReturn
 
 import pytest
 
 from shardmq.cmd.bench.compare.rabbitmq import Absent, NotStarted
 from shardmq.cmd.run.broker import Broker
+from shardmq.cmd.run.invocation import command, environment
+
+TRYING_SECONDS: Final = 60.0
 
 
 class NotAllowed(Absent):
@@ -36,3 +42,19 @@ def without(reason: Absent) -> NoReturn:
     if isinstance(reason, NotStarted) or is_required:
         raise reason
     pytest.skip(str(reason))
+
+
+def backed_up(url: str, copy: Path, *options: str) -> str:
+    """Back a broker up as operators do: a broker that was too busy to pause is asked again, as the error says.
+
+    Returns:
+        What was printed.
+    """
+    deadline = time.monotonic() + TRYING_SECONDS
+    while True:
+        words = command("backup", str(copy), "--url", url, *options)
+        done = subprocess.run(words, env=environment(), capture_output=True, check=False, text=True)
+        if "did not pause" not in done.stderr or time.monotonic() > deadline:
+            assert done.returncode == 0, done.stderr
+            return done.stdout
+        shutil.rmtree(copy)

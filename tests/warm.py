@@ -102,7 +102,8 @@ class Forked(subprocess.Popen[bytes]):
 
     def send_signal(self, sig: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, sig)
+            with contextlib.suppress(ProcessLookupError):  # it may have ended just now, and been waited for
+                os.kill(self.pid, sig)
 
 
 class Warm(Forked):

@@ -18,6 +18,7 @@ from tests.faults.ledgers import Client, Consumer, Ledger, Publisher
 from tests.hosts.members import Etcd
 from tests.management.managing import confirm, fill_in
 from tests.management.window import Page
+from tests.running import backed_up
 
 from .moving import until, until_passes
 from .replicated import ReplicatedBroker
@@ -329,10 +330,10 @@ def test_a_backup_is_restored_as_a_broker_on_one_machine(
         channel = connection.channel()
         channel.queue_declare("copied", durable=True)
         until(lambda: publishes(channel, "copied", b"there"))
-        backup, restored = str(tmp_path / "backup"), tmp_path / "restored"
-        assert run(["backup", backup, "--url", broker.url]) == 0
+        copy, restored = tmp_path / "copy", tmp_path / "restored"
+        backed_up(broker.url, copy)
         channel.queue_delete("copied")
-    assert run(["restore", backup, str(restored)]) == 0
+    assert run(["restore", str(copy), str(restored)]) == 0
     with shardmq.connect(start_broker(shards=1, data_dir=restored).url) as connection:
         assert bodies(connection.channel(), "copied") == [b"there"]
 

@@ -12,6 +12,7 @@ from shardmq.coordinator.storage.store import Store
 from shardmq.topology.changes import ParameterPut
 from shardmq.topology.entities import Parameter
 from shardmq.topology.parameters.shovel import SHOVEL
+from tests.running import backed_up
 
 from .moving import fill, put, ready, shovel, until
 
@@ -25,7 +26,7 @@ def test_a_restored_broker_moves_on_also_beside_settings_that_it_cannot_read(
         value = connection.topology("parameters")[0]["value"]
         with connection.channel() as channel:
             fill(channel, "in", [b"a"])
-        assert run(["backup", str(copy), "--url", broker.url]) == 0
+        backed_up(broker.url, copy)
     assert run(["restore", str(copy), str(restored)]) == 0
     _store(restored, "aged", {**value, "ack-mode": "someday"})
     broker = Broker(restored, shards=1)

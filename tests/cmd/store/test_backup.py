@@ -15,6 +15,7 @@ import shardmq
 from shardmq.cmd.run.broker import Broker
 from shardmq.cmd.run.invocation import command, environment
 from tests.conftest import StartBroker
+from tests.running import backed_up
 
 QUEUES = [f"q{number}" for number in range(4)]
 """On both shards."""
@@ -122,8 +123,7 @@ def test_what_was_confirmed_before_a_backup_is_in_it_once_and_transactions_are_w
         assert not traffic.faults
         time.sleep(0.01)
     began = time.time()
-    done = call("backup", str(tmp_path / "copy"), "--url", broker.url, "--json", "--rate", "5MB")
-    assert done.returncode == 0, done.stderr
+    backed_up(broker.url, tmp_path / "copy", "--json", "--rate", "5MB")
     manifest = json.loads((tmp_path / "copy" / "manifest.json").read_bytes())
     after = len(traffic.confirmed)
     while len(traffic.confirmed) < after + 10:
@@ -170,7 +170,7 @@ def test_what_was_confirmed_before_a_backup_is_in_it_once_and_transactions_are_w
 
 def test_a_backup_that_is_not_whole_is_not_restored(broker: Broker, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
-    assert call("backup", str(copy), "--url", broker.url).returncode == 0
+    backed_up(broker.url, copy)
     again = call("backup", str(copy), "--url", broker.url)
     assert again.returncode == 1
     assert b"is not empty" in again.stderr
@@ -205,7 +205,7 @@ def test_only_administrators_take_backups(broker: Broker, tmp_path: Path) -> Non
 def test_stores_of_a_restored_broker_and_of_the_one_it_was_are_not_mixed_up(
     broker: Broker, start_broker: StartBroker, tmp_path: Path
 ) -> None:
-    assert call("backup", str(tmp_path / "copy"), "--url", broker.url).returncode == 0
+    backed_up(broker.url, tmp_path / "copy")
     broker.stop()
     data = tmp_path / "restored"
     assert call("restore", str(tmp_path / "copy"), str(data)).returncode == 0
