@@ -227,3 +227,34 @@ def test_what_does_not_last_ends_with_the_term_also_where_it_began(
     assert [*dict.fromkeys(until_end(channel, "kept"))] == [f"kept {number}".encode() for number in range(3)]
     broker.replicas[home, "shard-0"].restart()
     until_whole(broker)
+
+
+def test_a_transactions_name_stands_for_it_under_the_next_coordinator_too(
+    broker: ReplicatedBroker, connection: shardmq.Connection
+) -> None:
+    """One is committed before, and one that was sealed before is committed after; neither is published again."""
+    channel = connection.channel()
+    channel.queue_declare("paid", durable=True)
+    with channel.transaction("paid before") as before:
+        before.publish("", "paid", b"before")
+    after = channel.transaction("paid after")
+    after.publish("", "paid", b"after")
+    sealed = after.seal()
+    killed, term = broker.primary("coordinator"), broker.group("coordinator").term
+    killed.kill()
+    broker.until_led_by_another("coordinator", term)
+    until(lambda: is_committed(after, sealed))
+    for name in ("before", "after"):
+        again = channel.transaction(f"paid {name}")
+        assert again.is_committed
+        again.publish("", "paid", b"twice")
+        again.commit()
+    assert sorted(bodies(channel, "paid")) == [b"after", b"before"]
+    killed.restart()
+    until(lambda: len(broker.group("coordinator").in_sync) == len(broker.hosts))
+
+
+def is_committed(transaction: shardmq.Transaction, sealed: tuple[int, int]) -> bool:
+    with contextlib.suppress(errors.Unavailable, errors.Timeout):
+        return transaction.commit([sealed])
+    return False
