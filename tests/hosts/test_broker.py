@@ -1,9 +1,11 @@
 """A broker on three hosts, by the files of deploy/hosts: whatever happens to one, it goes on; nothing is lost."""
 
 import itertools
+import random
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -17,6 +19,7 @@ from tests.hosts.deployed import DeployedBroker, DeployedEtcd
 from tests.hosts.document import documented, typed
 from tests.hosts.faults.nemesis import Nemesis
 from tests.hosts.faults.run import Run
+from tests.hosts.faults.schedule import draw
 from tests.hosts.hosts import CLIENT, NAMES, Hosts
 from tests.hosts.members import Process
 from tests.hosts.pages import REPLICAS, Operator, folders, is_restored
@@ -114,6 +117,19 @@ def test_hosts_are_killed_and_hand_over_while_publishing_goes_on(broker: Deploye
     goes_on(broker, publisher)
     broker.start(victim)
     broker.wait_for(broker.is_whole, "the host is in sync again")
+    check(broker, publisher)
+
+
+def test_a_stalled_disk_takes_the_lead_away_and_nothing_else(nemesis: Nemesis, broker: DeployedBroker) -> None:
+    broker.wait_for(broker.is_whole, "all groups are whole")
+    publisher = broker.client("publish")
+    broker.wait_for(lambda: len(confirmed(publisher)) > 50, "messages are confirmed")
+    before = broker.group("shard-0")
+    _, go_on = nemesis.begin(replace(draw(random.Random(SEED), "stalled disk"), host=before["primary"]))
+    broker.wait_for(lambda: broker.group("shard-0")["primary"] != before["primary"], "another host leads")
+    goes_on(broker, publisher)
+    go_on()
+    broker.wait_for(broker.is_whole, "who stalled is in sync again")
     check(broker, publisher)
 
 

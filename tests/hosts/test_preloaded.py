@@ -15,7 +15,7 @@ from tests.hosts.faults.clocks import Clock
 from tests.hosts.faults.operators import next_patch, version_of
 from tests.hosts.faults.preloading import library
 from tests.hosts.faults.schedule import GROUPS, GROWTHS, KINDS, Fault, rounds
-from tests.hosts.faults.unsynced import lose_unsynced
+from tests.hosts.faults.unsynced import Disk, lose_unsynced
 from tests.running import without
 
 WRITER = """
@@ -75,6 +75,38 @@ def test_what_was_not_synced_is_lost_and_what_was_is_there(tmp_path: Path) -> No
             file.unlink()
         for folder in (root, logs):
             folder.rmdir()
+
+
+SYNCER = """
+import os, sys
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+os.pwrite(file, b"written", 0)
+print("written", flush=True)
+os.fdatasync(file)
+print("synced", flush=True)
+"""
+
+
+def test_no_sync_ends_while_the_disk_stalls(tmp_path: Path) -> None:
+    root, logs, disk = tmp_path / "root", tmp_path / "logs", Disk(tmp_path / "disk")
+    for folder in (root, logs):
+        folder.mkdir()
+    variables = {
+        "LD_PRELOAD": preloaded("unsynced", tmp_path),
+        "UNSYNCED_ROOT": str(root),
+        "UNSYNCED_LOG": str(logs),
+        "UNSYNCED_STALL": str(disk.file),
+    }
+    disk.stall()
+    command = [sys.executable, "-c", SYNCER, str(root / "file")]
+    with subprocess.Popen(command, env={**os.environ, **variables}, stdout=subprocess.PIPE) as syncer:
+        assert syncer.stdout is not None
+        assert syncer.stdout.readline() == b"written\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            syncer.wait(0.3)
+        disk.go_on()
+        assert syncer.stdout.readline() == b"synced\n"
+    assert syncer.returncode == 0
 
 
 @pytest.mark.parametrize("rate", [0.5, 2.0])

@@ -16,7 +16,7 @@ from tests.hosts.faults.network import Weather
 from tests.hosts.faults.operators import End, Operators, nothing
 from tests.hosts.faults.preloading import library
 from tests.hosts.faults.schedule import KINDS, Fault
-from tests.hosts.faults.unsynced import lose_unsynced
+from tests.hosts.faults.unsynced import Disk, lose_unsynced
 from tests.hosts.hosts import CLIENT, MEMBERS, NAMES, Hosts
 from tests.hosts.members import Member
 from tests.hosts.network import run
@@ -50,6 +50,7 @@ class Nemesis:
         folder.mkdir()
         self.operators = Operators(broker, build)
         self._clocks = {name: Clock(folder / f"clock-{name}") for name in NAMES}
+        self._disks = {name: Disk(folder / f"disk-{name}") for name in NAMES}
         self._members = {member.name: member for member in hosts.etcd.members}
         self._begin = self.operators.acts | {
             kind: getattr(self, f"_{kind.replace(' ', '_').replace('-', '_')}")
@@ -66,6 +67,7 @@ class Nemesis:
                 "UNSYNCED_LOG": str(logs),
                 "UNSYNCED_MICROSECONDS": str(SYNC_MICROSECONDS),
                 "UNSYNCED_ROOT": str(broker.folder / name),
+                "UNSYNCED_STALL": str(self._disks[name].file),
             }
 
     def begin(self, fault: Fault) -> tuple[str, End]:
@@ -78,6 +80,8 @@ class Nemesis:
         self.weather.clear()
         for clock in self._clocks.values():
             clock.run(1.0)
+        for disk in self._disks.values():
+            disk.go_on()
         for name in NAMES:
             (self.broker.folder / name / "ballast").unlink(missing_ok=True)
             self.hosts[name].thaw()
@@ -145,6 +149,11 @@ class Nemesis:
             return f"none on {name}", nothing
         self._limit_files(pid, UNWRITABLE_BYTES)
         return f"on {name}", lambda: self._limit_files(pid, resource.RLIM_INFINITY)
+
+    def _stalled_disk(self, fault: Fault) -> tuple[str, End]:
+        disk = self._disks[fault.host]
+        disk.stall()
+        return "", lambda: disk.go_on() or ""
 
     def _kill_host(self, fault: Fault) -> tuple[str, End]:
         self.broker.kill(fault.host)

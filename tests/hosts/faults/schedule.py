@@ -34,6 +34,7 @@ KINDS: Final[dict[str, tuple[int, tuple[tuple[float, float], ...]]]] = {
     "clock rate": (4, (LONG, VERY_LONG)),
     "full disk": (4, (LONG, LONG, VERY_LONG)),
     "unwritable disk": (2, (SHORT, LONG)),
+    "stalled disk": (4, (SHORT, LONG, LONG, VERY_LONG)),
     "etcd member frozen": (2, (SHORT, LONG)),
     "etcd member killed": (2, (SHORT, LONG)),
     "etcd majority frozen": (2, (LONG,)),

@@ -6,6 +6,7 @@
  * KEEP comes after a write that was synchronous: what it wrote is on the disk.
  * SYNC comes after a sync: records before `offset` in this log are of no account. All of them: the log is empty instead.
  * A sync takes $UNSYNCED_MICROSECONDS longer, if that is set: memory is faster than disks are.
+ * While the first byte of the file $UNSYNCED_STALL is not zero, no sync ends: the disk stalls.
  * Processes may be killed anywhere: what was not told to be synced counts as unsynced. Names are as they are.
  */
 #define _GNU_SOURCE
@@ -19,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -30,6 +32,7 @@ enum { UNDO = 1, KEEP, SYNC };
 
 static char root[PATH_MAX], logs[PATH_MAX];
 static useconds_t disk_microseconds;
+static const volatile char *stall;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct { int is_ours, is_synced, log, reader; } files[FILES_MAX];
 
@@ -40,9 +43,19 @@ __attribute__((constructor)) static void begin(void) {
     snprintf(root, sizeof root, "%s", data);
     const char *microseconds = getenv("UNSYNCED_MICROSECONDS");
     if (microseconds) disk_microseconds = (useconds_t)atoi(microseconds);
+    const char *stalling = getenv("UNSYNCED_STALL");
+    if (!stalling) return;
+    int file = (int)syscall(SYS_openat, AT_FDCWD, stalling, O_RDONLY | O_CLOEXEC);
+    if (file < 0) abort();
+    stall = mmap(NULL, 1, PROT_READ, MAP_SHARED, file, 0);
+    if (stall == MAP_FAILED) abort();
+    syscall(SYS_close, file);
 }
 
-static void wait_for_disk(void) { if (disk_microseconds) usleep(disk_microseconds); }
+static void wait_for_disk(void) {
+    if (disk_microseconds) usleep(disk_microseconds);
+    while (stall && *stall) usleep(1000);
+}
 
 static int is_below_root(int file) {
     char link[64], path[PATH_MAX];

@@ -36,6 +36,30 @@ class _Record:
         return range(self.offset // SECTOR, -(-(self.offset + self.length) // SECTOR))
 
 
+class Disk:
+    """The disk of a host, which may stall.
+
+    Args:
+        file: UNSYNCED_STALL of its processes.
+    """
+
+    def __init__(self, file: Path) -> None:
+        file.write_bytes(b"\0")
+        self.file = file
+
+    def stall(self) -> None:
+        """End no sync any more."""
+        self._say(b"\1")
+
+    def go_on(self) -> None:
+        """Go on with what waits."""
+        self._say(b"\0")
+
+    def _say(self, byte: bytes) -> None:
+        with self.file.open("r+b", buffering=0) as file:
+            file.write(byte)
+
+
 def lose_unsynced(root: Path, logs: Path, luck: Luck, seed: int) -> int:
     """Make the files below a folder what is on the disk of a host that lost its power; its processes are dead.
 
