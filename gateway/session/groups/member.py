@@ -235,8 +235,10 @@ class Member(PrefetchLimits):
         shared = self._shared
         if shared is None:
             self._channel.pass_on(consumer, delivered)
-        elif not shared.has_waiting and delivered.batch.count < shared.limit - self.unacked:
-            self._channel.pass_on(consumer, delivered)  # and there is room for more
+            return
+        left = shared.limit - self._unacked - delivered.batch.count
+        if not shared.has_waiting and (left > 0 or (left == 0 and not self.may_pause)):
+            self._channel.pass_on(consumer, delivered)  # and nothing follows from there being no more room
         else:
             shared.put(consumer, delivered)
             self._hand_on(shared)
