@@ -2,6 +2,7 @@
 
 import itertools
 import shlex
+import shutil
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -41,13 +42,30 @@ class DeployedEtcd(Etcd):
     def documented(self) -> None:
         """Make the users, line by line."""
         for line in page_lines(PAGE, "etcdctl"):
-            if "--user" not in line:
+            if not {"--user", "restore"} & {*line.split()}:
                 self._type(line)
 
     def looked_at(self) -> list[str]:
         """Look at it, and keep a snapshot, line by line; returns what was said."""
         lines = page_lines(PAGE, "etcdctl --user") + page_lines(PAGE, "ETCDCTL_ENDPOINTS=https://10.0.0.11:2379")
         return [self._type(line) for line in lines]
+
+    def restored(self) -> None:
+        """Lose the data of all members, and restore the snapshot on each."""
+        [line] = page_lines(PAGE, "etcdctl snapshot restore")
+        for member in self.members:
+            member.kill()
+        for member in self.members:
+            shutil.rmtree(member.folder)
+            here = line.replace("/var/lib/etcd/default", str(member.folder))
+            done = subprocess.run(
+                [*member.prefix, "sh", "-c", here], cwd=self.folder, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, done.stderr
+        typed.add(line)
+        for member in self.members:
+            member.start(QUICK)
+        self.wait()
 
     def _type(self, line: str) -> str:
         """Run etcdctl as the page says; returns what it said."""
