@@ -104,7 +104,7 @@ def test_a_flush_waits_for_its_own_messages_however_many_others_are_confirmed_me
     broker: Broker, connection: shardmq.Connection, channel: shardmq.Channel
 ) -> None:
     """A shard that answers late, and another one that does not."""
-    names = [channel.queue_declare(exclusive=True).queue for _ in range(12)]
+    names = [channel.queue_declare(f"queue-{number}", exclusive=True).queue for number in range(12)]
     shards = {row["name"]: row["shard"] for row in connection.topology("queues")}
     slow = next(name for name in names if shards[name] == 0)
     quick = next(name for name in names if shards[name] != 0)
