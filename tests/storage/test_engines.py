@@ -178,6 +178,12 @@ class PairedRowsAgree(EnginesAgree):
             engine.apply(iter(edits), size)
 
     @rule()
+    def clear(self) -> None:
+        """Both: a body without its entry, or an entry without its body, is not there."""
+        for engine in (self.disk, self.memory):
+            engine.clear(0, 1)
+
+    @rule()
     def apply(self) -> None:
         """What is not paired is not put there."""
 
