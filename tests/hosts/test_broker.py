@@ -70,6 +70,13 @@ def broker(nemesis: Nemesis) -> DeployedBroker:
     return nemesis.broker
 
 
+def publishing(broker: DeployedBroker) -> Process:
+    """Start a publisher, and wait until a good many messages are confirmed."""
+    publisher = broker.client("publish")
+    broker.wait_for(lambda: len(confirmed(publisher)) > 50, "messages are confirmed")
+    return publisher
+
+
 def goes_on(broker: DeployedBroker, publisher: Process) -> None:
     """Wait until a good many messages more are confirmed."""
     known = len(confirmed(publisher))
@@ -102,8 +109,7 @@ def test_hosts_are_killed_and_hand_over_while_publishing_goes_on(broker: Deploye
     rows = {row["host"]: row for row in broker.told("host", "list")}
     assert {name: row["leads"] for name, row in rows.items()} == dict.fromkeys(NAMES, 1)
     assert {name: row["replicas"] for name, row in rows.items()} == dict.fromkeys(NAMES, 2)
-    publisher = broker.client("publish")
-    broker.wait_for(lambda: len(confirmed(publisher)) > 50, "messages are confirmed")
+    publisher = publishing(broker)
 
     before = broker.group("shard-1")
     (other,) = {*before["in_sync"]} - {before["primary"]}
@@ -123,8 +129,7 @@ def test_hosts_are_killed_and_hand_over_while_publishing_goes_on(broker: Deploye
 
 def test_a_stalled_disk_takes_the_lead_away_and_nothing_else(nemesis: Nemesis, broker: DeployedBroker) -> None:
     broker.wait_for(broker.is_whole, "all groups are whole")
-    publisher = broker.client("publish")
-    broker.wait_for(lambda: len(confirmed(publisher)) > 50, "messages are confirmed")
+    publisher = publishing(broker)
     before = broker.group("shard-0")
     _, go_on = nemesis.begin(replace(draw(random.Random(SEED), "stalled disk"), host=before["primary"]))
     broker.wait_for(lambda: broker.group("shard-0")["primary"] != before["primary"], "another host leads")
@@ -146,8 +151,7 @@ def test_a_host_stops_and_a_disaster_loses_what_the_page_says_and_all_is_made_wh
     operator.does("Backup")
     assert is_restored(broker)
 
-    publisher = broker.client("publish")
-    broker.wait_for(lambda: len(confirmed(publisher)) > 50, "messages are confirmed")
+    publisher = publishing(broker)
     older = {number for number, _ in confirmed(publisher)}
     broker.stop(late)
     assert broker.group("coordinator")["primary"] == third
@@ -177,8 +181,7 @@ def test_a_host_stops_and_a_disaster_loses_what_the_page_says_and_all_is_made_wh
 def test_replicas_move_a_host_is_drained_and_shards_are_added_while_publishing_goes_on(
     nemesis: Nemesis, broker: DeployedBroker
 ) -> None:
-    publisher = broker.client("publish")
-    broker.wait_for(lambda: len(confirmed(publisher)) > 50, "messages are confirmed")
+    publisher = publishing(broker)
     before = broker.group("shard-0")
     (target,) = {*NAMES} - {*before["replicas"]}
     source = before["primary"]
@@ -231,8 +234,7 @@ def test_a_gateway_and_a_shard_are_started_alone(broker: DeployedBroker) -> None
 
 def test_all_hosts_stop_and_start_and_what_was_confirmed_is_there(broker: DeployedBroker) -> None:
     broker.wait_for(broker.is_whole, "all groups are whole")
-    publisher = broker.client("publish")
-    broker.wait_for(lambda: len(confirmed(publisher)) > 50, "messages are confirmed")
+    publisher = publishing(broker)
     end(broker, publisher)
     etcd = broker.hosts.etcd
     assert isinstance(etcd, DeployedEtcd)
@@ -245,8 +247,7 @@ def test_all_hosts_stop_and_start_and_what_was_confirmed_is_there(broker: Deploy
 
 def test_etcd_is_restored_from_a_snapshot_and_what_was_confirmed_is_there(broker: DeployedBroker) -> None:
     broker.wait_for(broker.is_whole, "all groups are whole")
-    publisher = broker.client("publish")
-    broker.wait_for(lambda: len(confirmed(publisher)) > 50, "messages are confirmed")
+    publisher = publishing(broker)
     end(broker, publisher)
     etcd = broker.hosts.etcd
     assert isinstance(etcd, DeployedEtcd)
