@@ -41,9 +41,8 @@ def confirm(page: Page, button: str, name: str, inside: str = "") -> None:
 
 
 def _close_notes(page: Page) -> None:
-    """What tells of the change before may be over the next button."""
-    for each in page.driver.find_elements(By.CSS_SELECTOR, ".toasts button"):
-        page.driver.execute_script("arguments[0].click()", each)
+    """What tells of the change before may be over the next button. It goes by itself meanwhile, so all in one step."""
+    page.driver.execute_script("document.querySelectorAll('.toasts button').forEach((each) => each.click())")
 
 
 def rows(connection: shardmq.Connection, noun: str, name: str, column: str = "name") -> list[dict[str, Any]]:

@@ -71,7 +71,8 @@ class Page:
 
     def text(self, selector: str = "#page") -> str:
         """What an element shows, by the browser's own account: WebDriver's takes longer than all else in a test."""
-        shown = self.driver.execute_script("return arguments[0].innerText", self.find(selector))
+        script = "return Array.from(document.querySelectorAll(arguments[0]), (each) => each.innerText)"
+        shown = self.until(lambda driver: driver.execute_script(script, selector))[0]
         assert isinstance(shown, str)
         return shown
 
@@ -88,9 +89,15 @@ class Page:
         WebDriverWait(self.driver, WAIT_SECONDS, 0.4, [StaleElementReferenceException]).until(seen)
 
     def fill(self, name: str, value: str, inside: str = "") -> None:
-        field = self.find(f"{inside} [name='{name}']")
-        field.clear()
-        field.send_keys(value)
+        """Have a field hold a value. The view may be drawn anew meanwhile: then it is filled again."""
+
+        def filled(_: webdriver.Chrome) -> bool:
+            field = self.find(f"{inside} [name='{name}']")
+            field.clear()
+            field.send_keys(value)
+            return True
+
+        self.until(filled)
 
     def log_in(self, user: str, password: str) -> None:
         self.driver.delete_all_cookies()

@@ -6,6 +6,7 @@ host, and what it does when it goes on is what a deposed primary could do at wor
 """
 
 import contextlib
+import inspect
 import shutil
 import signal
 import socket
@@ -172,10 +173,14 @@ def is_listening(port: int) -> bool:
 
 
 def until(holds: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> None:
-    """Wait until something holds."""
+    """Wait until something holds.
+
+    Raises:
+        AssertionError: with the lines of what did not hold.
+    """
     deadline = time.monotonic() + seconds
     while not holds():
-        assert time.monotonic() < deadline, "it takes too long"
+        assert time.monotonic() < deadline, f"not in {seconds:g} s: {inspect.getsource(holds).strip()}"
         time.sleep(0.005)
 
 

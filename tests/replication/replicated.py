@@ -5,6 +5,7 @@ A process that ends stays away until a test starts it again.
 
 import logging
 import os
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -133,6 +134,10 @@ class Replica:
         self.kill()
         self._start()
 
+    @property
+    def has_ended(self) -> bool:
+        return not self._watcher.is_alive()
+
 
 class ReplicatedBroker:
     """Groups with replicas on hosts a, b and c, and a gateway on each.
@@ -190,8 +195,7 @@ class ReplicatedBroker:
             for group in self.groups:
                 self.start(host, group)
             self.start_gateway(host)
-        until(lambda: all(is_listening(port) for port in self.ports.values()))
-        until(lambda: all(set(self.group(name).in_sync) == set(self.hosts) for name in self.groups))
+        self._until_whole()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -225,6 +229,21 @@ class ReplicatedBroker:
         """kill -9."""
         self.gateways[host].kill()
         self.gateways[host].wait()
+
+    def make_whole(self) -> None:
+        """Start again what has ended, let go on what is frozen, and wait until all replicas are in sync."""
+        for replica in self.replicas.values():
+            if replica.has_ended:
+                replica.restart()
+        for host, gateway in self.gateways.items():
+            gateway.send_signal(signal.SIGCONT)
+            if gateway.poll() is not None:
+                self.start_gateway(host)
+        self._until_whole()
+
+    def _until_whole(self) -> None:
+        until(lambda: all(is_listening(port) for port in self.ports.values()))
+        until(lambda: all(set(self.group(name).in_sync) == set(self.hosts) for name in self.groups))
 
     def primary(self, group: str) -> Replica:
         """The process of a group's primary, as etcd has it."""

@@ -31,7 +31,7 @@ TRANSIENT = shardmq.Properties(delivery_mode=1)
 
 
 @pytest.fixture(scope="module")
-def broker(etcd: Etcd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicatedBroker]:
+def three_clocks(etcd: Etcd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicatedBroker]:
     folder = tmp_path_factory.mktemp("takeovers")
     try:
         built = str(library("clocks", folder))
@@ -47,27 +47,31 @@ def broker(etcd: Etcd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rep
 
 
 @pytest.fixture
+def broker(three_clocks: ReplicatedBroker) -> Iterator[ReplicatedBroker]:
+    """The broker; what a test has ended, another one finds there again."""
+    yield three_clocks
+    three_clocks.make_whole()
+
+
+@pytest.fixture
 def connection(broker: ReplicatedBroker) -> Iterator[shardmq.Connection]:
     with shardmq.connect(broker.url, timeout=60) as connection:
         yield connection
 
 
-def until_whole(broker: ReplicatedBroker) -> None:
-    until(lambda: len(broker.group("shard-0").in_sync) == len(broker.hosts))
-
-
 def follower(broker: ReplicatedBroker) -> str:
     """A host whose replica of the shard lives and does not lead."""
+    until(lambda: len(broker.group("shard-0").in_sync) > 1)
     return next(host for host in broker.group("shard-0").in_sync if host != broker.group("shard-0").primary)
 
 
 def transfer(broker: ReplicatedBroker, host: str) -> None:
-    """Have a host lead the shard that another one leads."""
-    until(lambda: host in broker.group("shard-0").in_sync)
-    term = broker.group("shard-0").term
-    broker.wish("shard-0", host)
-    broker.until_led_by_another("shard-0", term)
-    assert broker.group("shard-0").primary == host
+    """Have a host lead the shard that another one leads. On a busy machine an election may come before that."""
+    while broker.group("shard-0").primary != host:
+        until(lambda: host in broker.group("shard-0").in_sync)
+        term = broker.group("shard-0").term
+        broker.wish("shard-0", host)
+        broker.until_led_by_another("shard-0", term)
 
 
 def publish_due(channel: shardmq.Channel, at: float, name: str) -> None:
@@ -123,8 +127,6 @@ def test_delays_and_times_to_live_go_on_by_the_groups_clock(
     for kind in ("delayed", "expiring"):
         assert came[f"{kind} first"] >= began + LIFE_MS / 1000, "at once"
         assert came[f"{kind} first"] < came[f"{kind} last"], "its time began anew"
-    killed.restart()
-    until_whole(broker)
 
 
 def end_both(broker: ReplicatedBroker, gateway: str) -> None:
@@ -163,7 +165,6 @@ def test_what_is_sent_again_to_another_primary_is_stored_once(
 ) -> None:
     channel = connection.channel()
     queue = channel.queue_declare(str(producer), durable=True).queue
-    group = broker.group("shard-0")
     [gateway] = [host for host, port in broker.ports.items() if f":{port}" in repr(connection)]
     is_all_in = publish_numbered(channel, queue, producer, lambda: end_both(broker, gateway))
     assert f":{broker.ports[gateway]}" not in repr(connection), "it goes on at another gateway"
@@ -176,9 +177,6 @@ def test_what_is_sent_again_to_another_primary_is_stored_once(
     if is_all_in or producer is not None:
         assert {*stored} == {*numbers(0, COUNT)}
     channel.queue_delete(queue)
-    broker.start_gateway(gateway)
-    broker.replicas[group.primary, "shard-0"].restart()
-    until_whole(broker)
 
 
 def fill(channel: shardmq.Channel, name: str) -> None:
@@ -198,7 +196,6 @@ def test_what_does_not_last_ends_with_the_term_also_where_it_began(
     broker: ReplicatedBroker, connection: shardmq.Connection
 ) -> None:
     """A host leads, another, the first again in the same process, and another one when that was killed."""
-    until_whole(broker)
     channel = connection.channel()
     channel.queue_declare("kept", durable=True)
     for queue in ("passing", "heard"):
@@ -225,8 +222,6 @@ def test_what_does_not_last_ends_with_the_term_also_where_it_began(
         channel.basic_publish("", queue, b"end", delay_ms=PART_MS)
     assert until_end(channel, "passing") == []
     assert [*dict.fromkeys(until_end(channel, "kept"))] == [f"kept {number}".encode() for number in range(3)]
-    broker.replicas[home, "shard-0"].restart()
-    until_whole(broker)
 
 
 def test_a_transactions_name_stands_for_it_under_the_next_coordinator_too(
@@ -250,8 +245,6 @@ def test_a_transactions_name_stands_for_it_under_the_next_coordinator_too(
         again.publish("", "paid", b"twice")
         again.commit()
     assert sorted(bodies(channel, "paid")) == [b"after", b"before"]
-    killed.restart()
-    until(lambda: len(broker.group("coordinator").in_sync) == len(broker.hosts))
 
 
 def is_committed(transaction: shardmq.Transaction, sealed: tuple[int, int]) -> bool:
