@@ -9,7 +9,7 @@ import zmq
 
 from shardmq.bus.address import is_tcp
 from shardmq.bus.curve import CurveGuard, guard_of
-from shardmq.bus.transport.transport import ENVELOPES_PER_RECEIVE, NO_ENVELOPE, RECEIVE_BYTES, Received
+from shardmq.bus.transport.transport import ENVELOPES_PER_RECEIVE, NO_ENVELOPE, RECEIVE_BYTES, Envelope, Received
 from shardmq.errors import StartupRefused
 
 RECONNECT_MS: Final = 20
@@ -23,6 +23,9 @@ off ends none. Sessions end much earlier; this frees memory and descriptors."""
 RECALL_SECONDS: Final = 1.0
 """Time between two connects to a listener that refused the handshake or spoke another protocol. ZeroMQ itself would not
 connect again, though keys and processes may be replaced."""
+
+SHARED_BYTES: Final = 256 << 10
+"""An envelope from this size on is not copied for libzmq's threads and from them: below it, that takes less time."""
 
 POLLIN: Final = int(zmq.POLLIN)  # arithmetic on pyzmq's enumerations takes 3 µs
 POLLOUT: Final = int(zmq.POLLOUT)
@@ -89,22 +92,22 @@ class ZmqDealer:
     def send(self, envelope: bytes) -> bool:
         """Send an envelope; returns False where no listener is at the other end."""
         try:
-            self.zmq_socket.send(envelope, NOBLOCK)
+            self.zmq_socket.send(envelope, NOBLOCK, copy=len(envelope) < SHARED_BYTES)
         except zmq.Again:
             return False
         self._called_at = 0.0
         return True
 
-    def receive(self) -> list[bytes | bytearray]:
+    def receive(self) -> list[Envelope]:
         """Take what has come."""
-        received: list[bytes | bytearray] = []
+        received: list[Envelope] = []
         self.more = False
         for _ in range(ENVELOPES_PER_RECEIVE):
             readiness = readiness_of(self.zmq_socket)
             self.is_connected = bool(readiness & POLLOUT)  # no limit can have been reached: it is not connected
             if not readiness & POLLIN:
                 return received
-            received.append(self.zmq_socket.recv(NOBLOCK))
+            received.append(_content(self.zmq_socket.recv(NOBLOCK, copy=False)))
         self.is_connected = self.more = True
         return received
 
@@ -197,7 +200,7 @@ class ZmqRouter:
         assert isinstance(caller, bytes)
         try:
             self.zmq_socket.send(caller, SNDMORE)  # send_multipart() takes 6 µs more
-            self.zmq_socket.send(envelope, NOBLOCK)
+            self.zmq_socket.send(envelope, NOBLOCK, copy=len(envelope) < SHARED_BYTES)
         except zmq.ZMQError as fault:
             if fault.errno in (zmq.EHOSTUNREACH, zmq.EAGAIN):
                 return False
@@ -243,7 +246,12 @@ class ZmqRouter:
             return identity, "", envelope
         caller, *frames = self.zmq_socket.recv_multipart(NOBLOCK, copy=False)
         key_name = str(frames[-1].get("User-Id")) if frames else ""
-        return caller.bytes, key_name, frames[0].bytes if len(frames) == 1 else NO_ENVELOPE
+        return caller.bytes, key_name, _content(frames[0]) if len(frames) == 1 else NO_ENVELOPE
+
+
+def _content(frame: zmq.Frame) -> Envelope:
+    """What is in a frame; where that is much, in place."""
+    return frame.bytes if len(frame) < SHARED_BYTES else frame.buffer
 
 
 def _open(context: "zmq.Context[zmq.Socket[bytes]]", kind: int) -> "zmq.Socket[bytes]":

@@ -18,7 +18,7 @@ dialer needs no such limit: the windows of its consumers bound what comes."""
 NO_ENVELOPE: Final = b""
 """Stands for a message of several frames, which is none of ours."""
 
-Envelope = bytes | bytearray
+Envelope = bytes | bytearray | memoryview
 Received = tuple[Hashable, str, Envelope | None]
 """Whom it is from, the name its key is allowed under ("" where there are no keys), and what came: an envelope, or None
 where the caller has hung up."""
