@@ -1,6 +1,7 @@
 """Does to hosts, processes, network, etcd, disks and clocks what a schedule says, and takes it back."""
 
 import contextlib
+import errno
 import os
 import random
 import resource
@@ -133,15 +134,23 @@ class Nemesis:
 
     def _full_disk(self, fault: Fault) -> tuple[str, End]:
         ballast = self.broker.folder / fault.host / "ballast"
-        free = os.statvfs(ballast.parent)
+        size = 0
         with ballast.open("ab") as file:
-            os.posix_fallocate(file.fileno(), 0, max(1, free.f_bavail * free.f_frsize - LEFT_BYTES))
+            while (free := os.statvfs(ballast.parent)).f_bavail * free.f_frsize > LEFT_BYTES:
+                size = free.f_bavail * free.f_frsize - LEFT_BYTES
+                try:
+                    os.posix_fallocate(file.fileno(), 0, size)
+                except OSError as full:
+                    if full.errno != errno.ENOSPC:
+                        raise
+                else:  # or the host has written meanwhile: there is less room than there was
+                    break
 
         def end() -> str:
             ballast.unlink(missing_ok=True)  # another one has ended before
             return ""
 
-        return f"{free.f_bavail * free.f_frsize >> 20} MiB of ballast", end
+        return f"{size >> 20} MiB of ballast", end
 
     def _unwritable_disk(self, fault: Fault) -> tuple[str, End]:
         name, pid = self._process_of(fault)
