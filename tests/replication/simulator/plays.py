@@ -112,8 +112,8 @@ class Plays:
         world = self._world
         etcd = world.etcd
         self._scenario.strike = world.freeze_before_flush = 0.0
-        while world.checker.quiescent():
-            yield
+        while world.checker.quiescent() or world.nodes[etcd.group.primary].paused_until > world.now:
+            yield  # one that is frozen would write nothing for a part of the stall
         old = world.nodes[etcd.group.primary]
         old.disk.stalled_until = world.now + STALLED_SECONDS
         while not old.disk.unsynced:
