@@ -47,11 +47,15 @@ class Work(Protocol):
 
 
 class OrderedConsumer(Consumer):
-    """Notes what comes unmarked behind what its publisher sent later."""
+    """Notes what comes unmarked behind what its publisher sent later.
+
+    What was not confirmed when its publisher lost the connection may come later still, and never is: a network that is
+    cut holds back what a gateway has sent, also when that is dead and the publisher has gone on at another one.
+    """
 
     def __init__(self, url: str, ledger: Ledger, name: str, queue: str) -> None:
         super().__init__(url, ledger, name, queue)
-        self.reordered: list[str] = []
+        self._late: dict[str, str] = {}
         self._last: dict[str, tuple[int, int]] = {}
 
     def note(self, message: Any) -> None:
@@ -60,8 +64,13 @@ class OrderedConsumer(Consumer):
         here = int(number), int(place)
         if not message.redelivered:
             if here <= (last := self._last.get(publisher, (-1, -1))):
-                self.reordered.append(f"{publisher}:{here} came unmarked behind {last}")
+                self._late[message.body.decode()] = f"{publisher}:{here} came unmarked behind {last}"
             self._last[publisher] = max(here, last)
+
+    @property
+    def reordered(self) -> list[str]:
+        """What came so of what was confirmed by now."""
+        return [text for each, text in list(self._late.items()) if each in self.ledger.confirmed]
 
 
 class AmqpMeans(ReconnectingAmqpClient):
