@@ -25,5 +25,6 @@ document.py    The commands of its documentation.
 deployed.py    The same broker by the files of deploy/hosts, on an etcd with TLS and users.
 pages.py       Types what pages say, line by line.
 traffic.py     A client of it, which says what was confirmed.
+publishing.py  Such a client beside a test, and what must be true of what it saw.
 faults.py      Faults by a seed while clients publish and consume; run as a program.
 """

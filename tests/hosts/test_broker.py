@@ -1,9 +1,7 @@
 """A broker on three hosts, by the files of deploy/hosts: whatever happens to one, it goes on; nothing is lost."""
 
-import itertools
 import random
 import signal
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -13,7 +11,7 @@ from shardmq.cmd.bench.compare.rabbitmq import Absent
 from shardmq.cmd.run.hosts.identity import identity_of
 from shardmq.cmd.run.invocation import command
 from tests.docs.document import documents
-from tests.hosts.broker import SHARDS, confirmed, lines_of, sent_again
+from tests.hosts.broker import SHARDS, confirmed, sent_again
 from tests.hosts.clients.programs import PAGE as PROGRAMS_PAGE
 from tests.hosts.deployed import DeployedBroker, DeployedEtcd
 from tests.hosts.document import documented, typed
@@ -21,14 +19,10 @@ from tests.hosts.faults.nemesis import Nemesis
 from tests.hosts.faults.run import Run
 from tests.hosts.faults.schedule import draw
 from tests.hosts.hosts import CLIENT, NAMES, Hosts
-from tests.hosts.members import Process
 from tests.hosts.pages import REPLICAS, Operator, folders, is_restored
+from tests.hosts.publishing import check, end, goes_on, publishing
 from tests.hosts.traffic import QUEUES
 from tests.running import without
-
-PAUSE_SECONDS = 10.0
-"""Publishing stands still for no longer when a host is killed: 3 s, and what a machine adds that runs other tests."""
-
 
 WAIT_SECONDS = 120
 
@@ -68,40 +62,6 @@ def nemesis() -> Iterator[Nemesis]:
 def broker(nemesis: Nemesis) -> DeployedBroker:
     assert isinstance(nemesis.broker, DeployedBroker)
     return nemesis.broker
-
-
-def publishing(broker: DeployedBroker) -> Process:
-    """Start a publisher, and wait until a good many messages are confirmed."""
-    publisher = broker.client("publish")
-    broker.wait_for(lambda: len(confirmed(publisher)) > 50, "messages are confirmed")
-    return publisher
-
-
-def goes_on(broker: DeployedBroker, publisher: Process) -> None:
-    """Wait until a good many messages more are confirmed."""
-    known = len(confirmed(publisher))
-    broker.wait_for(lambda: len(confirmed(publisher)) > known + 200, "publishing goes on")
-
-
-def end(broker: DeployedBroker, publisher: Process) -> None:
-    """End the publisher."""
-    if not publisher.has_ended:
-        publisher.signal(signal.SIGTERM)
-    broker.wait_for(lambda: publisher.has_ended, "the publisher ends")
-
-
-def check(broker: DeployedBroker, publisher: Process) -> None:
-    """End the publisher; nothing is lost, nothing came from nowhere, and it never stood still for long."""
-    end(broker, publisher)
-    assert lines_of(publisher)[-1] == ["done"], publisher.last_words()
-    times = [at for _, at in confirmed(publisher)]
-    sent = {number for number, _ in confirmed(publisher)}
-    found = broker.drained(sent_again(publisher))
-    assert sent <= found, f"{len(sent - found)} confirmed messages are lost"
-    assert found <= {*range(max(sent) + 2)}
-    pause, began = max((later - before, before) for before, later in itertools.pairwise(times))
-    when = time.strftime("%T", time.gmtime(began))
-    assert pause < PAUSE_SECONDS, f"it stood still for {pause:.1f} s from {when} on"
 
 
 def test_hosts_are_killed_and_hand_over_while_publishing_goes_on(broker: DeployedBroker) -> None:

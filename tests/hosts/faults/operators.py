@@ -9,6 +9,7 @@ from typing import Final
 
 import shardmq
 from shardmq.replication.core.group import Group
+from shardmq.storage.engine import VERSION as FORMAT
 from shardmq.version import VERSION
 from tests.docs.document import ROOT
 from tests.hosts.broker import SHARDS, HostsBroker
@@ -19,6 +20,9 @@ from tests.hosts.members import Process
 
 End = Callable[[], str]
 """Takes a fault back; what it says is told, if it is something."""
+
+NEXT_FORMAT: Final = 16
+"""A format of stores as the next one could be; 17 is one wrong bit away from this one."""
 
 _VERSION: Final = re.compile(r'(?<=VERSION: Final = ")[^"]+')
 
@@ -186,4 +190,18 @@ def next_patch(folder: Path) -> Path:
     file = folder / "shardmq" / "version.py"
     release, _, patch = VERSION.rpartition(".")
     file.write_text(_VERSION.sub(f"{release}.{int(patch) + 1}", file.read_text()))
+    return folder
+
+
+def next_format(folder: Path) -> Path:
+    """Copy this code as a version whose stores have the format NEXT_FORMAT, and which reads those of this one."""
+    next_patch(folder)
+    storage = folder / "shardmq" / "storage"
+    for name, old, new in (
+        ("engine.py", f"\nVERSION: Final = {FORMAT}\n", f"\nVERSION: Final = {NEXT_FORMAT}\n"),
+        ("lmdb_environment.py", f'b"{FORMAT}": {FORMAT}', f'b"{FORMAT}": {FORMAT}, b"{NEXT_FORMAT}": {NEXT_FORMAT}'),
+    ):
+        text = (storage / name).read_text()
+        assert text.count(old) == 1, f"{name} has {old!r} once"
+        (storage / name).write_text(text.replace(old, new))
     return folder
