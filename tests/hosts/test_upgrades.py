@@ -1,6 +1,8 @@
 """A version with another format of stores comes to three hosts: what the pages say of it, alone and all together."""
 
+import re
 import shutil
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,13 +18,16 @@ from shardmq.shards.storage.schema import LAYOUT as SHARD
 from shardmq.storage.engine import VERSION
 from shardmq.storage.lmdb_environment import check_file
 from tests.hosts.deployed import DeployedBroker, DeployedEtcd
-from tests.hosts.faults.operators import NEXT_FORMAT, next_format
+from tests.hosts.faults.operators import next_format
 from tests.hosts.hosts import CLIENT, NAMES, Hosts
 from tests.hosts.publishing import check, end, goes_on, publishing
 from tests.running import without
 
 GROUPS: Final = ("coordinator", "shard-0", "shard-1")
-REFUSAL: Final = f"has format version {NEXT_FORMAT}; this shardmq reads {VERSION} and older; use the one that wrote it"
+NEXT, NEXT_BUT_ONE = 16, 18
+"""Formats of stores as the next ones could be; 17 is one wrong bit away from 15."""
+
+REFUSAL: Final = f"has format version %d; this shardmq reads {VERSION} and older; use the one that wrote it"
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +49,13 @@ def broker() -> Iterator[DeployedBroker]:
 @pytest.fixture(scope="module")
 def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The version with the next format."""
-    return next_format(tmp_path_factory.mktemp("build"))
+    return next_format(tmp_path_factory.mktemp("newer"), NEXT)
+
+
+@pytest.fixture(scope="module")
+def newest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The version with the format after that one."""
+    return next_format(tmp_path_factory.mktemp("newest"), NEXT, NEXT_BUT_ONE)
 
 
 def install(broker: DeployedBroker, name: str, build: Path | None) -> None:
@@ -61,7 +72,7 @@ def upgrade_alone(broker: DeployedBroker, name: str, build: Path) -> None:
         replicas = broker.group(group)["replicas"]
         for other in {*replicas} - {name} if name in replicas else ():
             said = (
-                f"{name}.{group} has a store of format {NEXT_FORMAT}, and {other}.{group} one of format {VERSION}; "
+                f"{name}.{group} has a store of format {NEXT}, and {other}.{group} one of format {VERSION}; "
                 "replicas copy rows as they are: update both hosts to the same version of shardmq"
             )
             broker.wait_for(lambda said=said: said in broker.ups[name].output.read_text(), f"{name} says: {said}")
@@ -73,25 +84,34 @@ def is_left_out(broker: DeployedBroker, name: str) -> bool:
     return not any(name in (group["primary"], *group["in_sync"]) for group in groups)
 
 
-def refuses(broker: DeployedBroker, name: str) -> None:
-    """Start the older version on a host whose stores are newer: it ends, and says why."""
-    install(broker, name, None)
-    broker.launch(name)
-    broker.wait_for(lambda: broker.ups[name].has_ended, f"{name} refuses to start")
-    assert REFUSAL in broker.ups[name].output.read_text()
+def refuse(broker: DeployedBroker, *names: str) -> None:
+    """Start the older version on hosts whose stores are newer: it ends, and says why."""
+    for name in names:
+        install(broker, name, None)
+        broker.launch(name)
+    for name in names:
+        broker.wait_for(lambda name=name: broker.ups[name].has_ended, f"{name} refuses to start")
+        assert REFUSAL % NEXT in broker.ups[name].output.read_text()
 
 
-def refused(folder: Path) -> set[str]:
-    """Names of the stores of a host that the older version refuses for their format; the others it reads."""
-    found = set()
-    for file in folder.glob("*/data.mdb"):
+def stores(broker: DeployedBroker, name: str) -> dict[str, str]:
+    """The stores of a host that stands, and why the older version refuses each; "" where it does not."""
+    found = {}
+    for file in broker.data_dir(name).glob("*/data.mdb"):
         layout = REGISTRY if file.parent.name == "coordinator" else SHARD
         try:
             check_file(file, layout.format, layout.databases)
+            found[file.parent.name] = ""
         except StoreRefused as refusal:
-            assert REFUSAL in str(refusal)
-            found.add(file.parent.name)
+            found[file.parent.name] = refusal.text.removeprefix(f"{file} ")
+    assert found
     return found
+
+
+def stop_all(broker: DeployedBroker) -> None:
+    """Stop all hosts at the same time, as their units do."""
+    with ThreadPoolExecutor() as stopping:
+        list(stopping.map(broker.stop, NAMES))
 
 
 def test_a_host_upgraded_alone_is_left_out_and_goes_back_with_an_empty_directory_while_publishing_goes_on(
@@ -108,7 +128,7 @@ def test_a_host_upgraded_alone_is_left_out_and_goes_back_with_an_empty_directory
     assert done.returncode == 0, f"its gateway serves: {done.stderr}"
 
     broker.stop(name)
-    refuses(broker, name)
+    refuse(broker, name)
     goes_on(broker, publisher)
     assert is_left_out(broker, name)
 
@@ -128,18 +148,40 @@ def test_all_stop_and_are_upgraded_and_nothing_confirmed_is_lost_and_the_older_v
     upgrade_alone(broker, early, newer)
     goes_on(broker, publisher)
     end(broker, publisher)
-    with ThreadPoolExecutor() as stopping:
-        list(stopping.map(broker.stop, NAMES))
-    assert {name for name in NAMES if refused(broker.data_dir(name))} == {early}
+    stop_all(broker)
     for name in NAMES:
+        assert {*stores(broker, name).values()} == {REFUSAL % NEXT if name == early else ""}
         install(broker, name, newer)
     broker.start(*NAMES)
     broker.wait_for(broker.is_whole, "all groups are whole again")
     check(broker, publisher)
 
-    with ThreadPoolExecutor() as stopping:
-        list(stopping.map(broker.stop, NAMES))
+    stop_all(broker)
     for name in NAMES:
-        stores = {file.parent.name for file in broker.data_dir(name).glob("*/data.mdb")}
-        assert stores == refused(broker.data_dir(name))
-        refuses(broker, name)
+        assert {*stores(broker, name).values()} == {REFUSAL % NEXT}
+    refuse(broker, *NAMES)
+
+
+def test_hosts_that_are_upgraded_one_after_the_other_all_the_same_are_still_needed_and_lose_nothing(
+    broker: DeployedBroker, newer: Path, newest: Path
+) -> None:
+    """Against the page: a shard stands still while the only host starts that is in sync."""
+    for name in NAMES:
+        install(broker, name, newer)
+    broker.start(*NAMES)
+    broker.wait_for(broker.is_whole, "all groups are whole")
+    publisher = publishing(broker)
+    for number, name in enumerate(NAMES):
+        done = broker.on(name, *command("host", "hand-over", "--wait", "1"))
+        is_warned = bool(re.search(rf"host '{name}' is still needed after 1 s: \S+ is not in sync on ", done.stderr))
+        assert is_warned == bool(done.returncode) == bool(number), f"{name}: {done.stdout}{done.stderr}"
+        broker.ups[name].signal(signal.SIGTERM)
+        broker.wait_for(lambda name=name: broker.ups[name].has_ended, f"{name} stops")
+        install(broker, name, newest)
+        broker.start(name)
+    broker.wait_for(broker.is_whole, "all groups are whole, in the newest version")
+    goes_on(broker, publisher)
+    check(broker, publisher)
+    stop_all(broker)
+    for name in NAMES:
+        assert {*stores(broker, name).values()} == {REFUSAL % NEXT_BUT_ONE}

@@ -21,9 +21,6 @@ from tests.hosts.members import Process
 End = Callable[[], str]
 """Takes a fault back; what it says is told, if it is something."""
 
-NEXT_FORMAT: Final = 16
-"""A format of stores as the next one could be; 17 is one wrong bit away from this one."""
-
 _VERSION: Final = re.compile(r'(?<=VERSION: Final = ")[^"]+')
 
 
@@ -193,13 +190,14 @@ def next_patch(folder: Path) -> Path:
     return folder
 
 
-def next_format(folder: Path) -> Path:
-    """Copy this code as a version whose stores have the format NEXT_FORMAT, and which reads those of this one."""
+def next_format(folder: Path, *formats: int) -> Path:
+    """Copy this code as a version whose stores have the last of these formats; it reads the others, too."""
     next_patch(folder)
     storage = folder / "shardmq" / "storage"
+    known = f'b"{FORMAT}": {FORMAT}'
     for name, old, new in (
-        ("engine.py", f"\nVERSION: Final = {FORMAT}\n", f"\nVERSION: Final = {NEXT_FORMAT}\n"),
-        ("lmdb_environment.py", f'b"{FORMAT}": {FORMAT}', f'b"{FORMAT}": {FORMAT}, b"{NEXT_FORMAT}": {NEXT_FORMAT}'),
+        ("engine.py", f"\nVERSION: Final = {FORMAT}\n", f"\nVERSION: Final = {formats[-1]}\n"),
+        ("lmdb_environment.py", known, ", ".join([known, *(f'b"{number}": {number}' for number in formats)])),
     ):
         text = (storage / name).read_text()
         assert text.count(old) == 1, f"{name} has {old!r} once"
