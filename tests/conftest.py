@@ -82,6 +82,7 @@ FIRST = [
     "tests/install/test_wheel.py",
     "tests/spark/topics/test_exactly_once.py",
     "tests/cmd/run/hosts/test_growth.py",
+    "tests/hosts/test_upgrades.py",
     "tests/hosts/clients/test_clients.py",
     "tests/management/findings/test_evaluate.py",
     "tests/faults/test_transactions.py",

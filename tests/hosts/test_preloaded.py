@@ -4,15 +4,16 @@ import os
 import subprocess
 import sys
 import time
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from shardmq.cmd.bench.compare.rabbitmq import Absent
-from shardmq.version import VERSION
+from tests.docs.document import ROOT
 from tests.faults.power.disk import all_of_it, nothing_more
+from tests.hosts.faults.builds import Build, upgrades
 from tests.hosts.faults.clocks import Clock
-from tests.hosts.faults.operators import next_patch, version_of
 from tests.hosts.faults.preloading import library
 from tests.hosts.faults.schedule import GROUPS, GROWTHS, KINDS, Fault, rounds
 from tests.hosts.faults.unsynced import Disk, lose_unsynced
@@ -148,11 +149,24 @@ def split_at(faults: list[Fault], kind: str) -> list[list[Fault]]:
     return parts
 
 
-def test_the_next_patch_is_a_version_of_its_own_that_finds_its_own_code(tmp_path: Path) -> None:
-    folder = next_patch(tmp_path / "build")
-    told = "import shardmq, shardmq.shards, shardmq.version as its; print(its.VERSION, shardmq.shards.__file__)"
-    variables = {**os.environ, "PYTHONPATH": str(folder)}
-    done = subprocess.run([sys.executable, "-P", "-c", told], env=variables, capture_output=True, text=True, check=True)
-    version, file = done.stdout.split()
-    assert version == version_of(folder) != VERSION
-    assert Path(file).is_relative_to(folder)
+def test_later_versions_find_their_own_code_and_go_there_and_back_and_on_to_the_next_format(tmp_path: Path) -> None:
+    seen = []
+    here = Build(None)
+    for build in islice(upgrades(tmp_path), 4):
+        told = """if True:
+            import shardmq.shards, shardmq.version, shardmq.storage.engine as engine
+            from shardmq.storage.lmdb_environment import _VERSIONS
+            print(shardmq.version.VERSION, engine.VERSION, max(_VERSIONS.values()), shardmq.shards.__file__)"""
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", told],
+            env=os.environ | build.variables,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        version, *formats, file = done.stdout.split()
+        assert version == build.version
+        assert formats == [str(build.format)] * 2
+        assert Path(file).is_relative_to(build.folder or ROOT)
+        seen.append((version == here.version, build.format - here.format))
+    assert seen == [(False, 0), (True, 0), (False, 1), (False, 1)]

@@ -15,6 +15,7 @@ unsynced.py    What was written and not synced is lost when a host loses its pow
 unsynced.c     Preloaded for that: keeps what was there before each write until that is synced.
 preloading.py  Builds both.
 operators.py   What operators do meanwhile: transfers, moves, drains, more shards, restarts, upgrades.
+builds.py      Versions that hosts are upgraded to: next patches of this code, and next formats of stores.
 watch.py       What etcd says of groups, for those who wait for it.
 load.py        Clients, and what must be true of what they saw.
 spark_jobs.py  A client that is Spark, and its program.

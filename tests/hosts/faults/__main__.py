@@ -22,7 +22,9 @@ def main() -> None:
     parser.add_argument("--faults", type=int, default=1000, help="how many")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no round after that")
     parser.add_argument("--spark", action="store_true", help="have Spark publish jobs, too; needs Java")
-    parser.add_argument("--build", type=Path, help="another version's tree, to upgrade to; else a next patch")
+    parser.add_argument(
+        "--build", type=Path, help="another version's tree, to upgrade to and back; else later versions of this one"
+    )
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # hosts, disks and namespaces are taken away
     console = Console(soft_wrap=True, highlight=False)

@@ -38,7 +38,7 @@ class Nemesis:
     Args:
         hosts: and their etcd.
         broker: on them, not started yet.
-        build: folder with another version's code, which hosts are upgraded to; None for the next patch of this one.
+        build: folder with another version's code, which hosts are upgraded to; None for versions made of this one.
 
     Attributes:
         operators: of the broker.

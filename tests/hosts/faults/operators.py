@@ -1,18 +1,13 @@
 """What operators do while faults go on: transfers, moves, drains, more shards, restarts, upgrades."""
 
-import re
-import shutil
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
 
 import shardmq
 from shardmq.replication.core.group import Group
-from shardmq.storage.engine import VERSION as FORMAT
-from shardmq.version import VERSION
-from tests.docs.document import ROOT
 from tests.hosts.broker import SHARDS, HostsBroker
+from tests.hosts.faults.builds import Build, there_and_back, upgrades
 from tests.hosts.faults.schedule import Fault
 from tests.hosts.faults.watch import Watch
 from tests.hosts.hosts import NAMES
@@ -20,8 +15,6 @@ from tests.hosts.members import Process
 
 End = Callable[[], str]
 """Takes a fault back; what it says is told, if it is something."""
-
-_VERSION: Final = re.compile(r'(?<=VERSION: Final = ")[^"]+')
 
 
 def nothing() -> str:
@@ -34,9 +27,10 @@ class Operators:
 
     Args:
         broker: theirs.
-        build: folder with another version's code; None for this one's as its next patch.
+        build: folder with another version's code, of the same format of stores; None for versions made of this one.
 
     Attributes:
+        runs: the version that hosts have.
         acts: what they do, by kind of fault.
         watch: what etcd says; there once the broker runs.
         shards: how many the broker is known to have.
@@ -46,8 +40,8 @@ class Operators:
         self.watch: Watch | None = None
         self.shards = self._wanted = SHARDS
         self._broker = broker
-        self._build = build
-        self._is_upgraded = False
+        self.runs = Build(None)
+        self._upgrades: Iterator[Build] = there_and_back(build) if build else upgrades(broker.folder / "builds")
         self._drained: set[str] = set()
         self._commands: list[Process] = []
         self.acts: Mapping[str, Callable[[Fault], tuple[str, End]]] = {
@@ -142,64 +136,34 @@ class Operators:
     def _rolling_restart(self, _fault: Fault) -> tuple[str, End]:
         for name in NAMES:
             self._restart(name)
+            self._wait_until_whole(name)
         return "", nothing
 
     def _rolling_upgrade(self, _fault: Fault) -> tuple[str, End]:
-        """To the other version; from it, if that runs already: the format of stores is the same."""
-        self._build = self._build or next_patch(self._broker.folder / "build")
-        self._is_upgraded = not self._is_upgraded
-        version = version_of(self._build) if self._is_upgraded else VERSION
+        """To the next version. With another format of stores, no host is in sync with one of before: none waits."""
+        before, self.runs = self.runs, next(self._upgrades)
         for name in NAMES:
-            variables = self._broker.variables[name]
-            if self._is_upgraded:
-                variables["PYTHONPATH"] = str(self._build)
-            else:
-                del variables["PYTHONPATH"]
+            self._broker.variables[name] |= self.runs.variables
             self._restart(name)
+            if self.runs.format == before.format:
+                self._wait_until_whole(name)
             address = self._broker.hosts[name].address
             with shardmq.connect(f"shardmq://app:secret@{address}:5672/", timeout=30) as connection:
                 runs = connection.server_properties["version"]
-            assert runs == version, f"{name} runs {runs} after its upgrade to {version}"
-        return f"to {version}", nothing
+            assert runs == self.runs.version, f"{name} runs {runs} after its upgrade to {self.runs.version}"
+        self._wait_until_whole("all")
+        return f"to {self.runs.version}, format {self.runs.format}", nothing
 
     def _restart(self, name: str) -> None:
-        """Stop a host as an operator does, and wait until all is whole with it again."""
-        broker, watch = self._broker, self.watch
-        assert watch is not None
+        """Stop a host as an operator does, and start it."""
+        broker = self._broker
         broker.ups[name].signal(signal.SIGTERM)
         broker.wait_for(lambda: broker.ups[name].has_ended, f"{name} stops")
         broker.launch(name)
         broker.wait_for(lambda: broker.is_up(name), f"{name} is up")
+
+    def _wait_until_whole(self, name: str) -> None:
+        watch = self.watch
+        assert watch is not None
         since = watch.now()
-        broker.wait_for(lambda: not watch.faults(since), f"all is whole after {name}'s restart")
-
-
-def version_of(build: Path) -> str:
-    """What a tree of shardmq says that it is."""
-    found = _VERSION.search((build / "shardmq" / "version.py").read_text())
-    assert found, f"{build} is no tree of shardmq"
-    return found[0]
-
-
-def next_patch(folder: Path) -> Path:
-    """Copy this code as its next patch version: hosts of it find nothing of this tree."""
-    shutil.copytree(ROOT / "shardmq", folder / "shardmq")
-    file = folder / "shardmq" / "version.py"
-    release, _, patch = VERSION.rpartition(".")
-    file.write_text(_VERSION.sub(f"{release}.{int(patch) + 1}", file.read_text()))
-    return folder
-
-
-def next_format(folder: Path, *formats: int) -> Path:
-    """Copy this code as a version whose stores have the last of these formats; it reads the others, too."""
-    next_patch(folder)
-    storage = folder / "shardmq" / "storage"
-    known = f'b"{FORMAT}": {FORMAT}'
-    for name, old, new in (
-        ("engine.py", f"\nVERSION: Final = {FORMAT}\n", f"\nVERSION: Final = {formats[-1]}\n"),
-        ("lmdb_environment.py", known, ", ".join([known, *(f'b"{number}": {number}' for number in formats)])),
-    ):
-        text = (storage / name).read_text()
-        assert text.count(old) == 1, f"{name} has {old!r} once"
-        (storage / name).write_text(text.replace(old, new))
-    return folder
+        self._broker.wait_for(lambda: not watch.faults(since), f"all is whole after {name}'s restart")

@@ -68,7 +68,7 @@ class Run:
         seed: of the schedule.
         tell: takes lines as it goes on.
         spark: whether Spark publishes jobs, too.
-        build: folder with another version's code, which hosts are upgraded to; None for the next patch of this one.
+        build: folder with another version's code, which hosts are upgraded to; None for versions made of this one.
     """
 
     def __init__(self, seed: int, tell: Tell, spark: bool = False, build: Path | None = None) -> None:
@@ -130,7 +130,7 @@ class Run:
         for name in NAMES:
             broker.kill(name)
         assert len(groups) == 1 + self._shards, f"etcd has the groups {', '.join(sorted(groups))}"
-        self._conclude("replicas", *differences(broker, groups))
+        self._conclude("replicas", *differences(broker, groups, nemesis.operators.runs))
 
     def _conclude(self, what: str, told: str, wrongs: list[str]) -> None:
         self._tell(f"{what}: {told}")
