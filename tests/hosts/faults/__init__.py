@@ -19,6 +19,7 @@ builds.py      Versions that hosts are upgraded to: next patches of this code, a
 watch.py       What etcd says of groups, for those who wait for it.
 load.py        Clients, and what must be true of what they saw.
 spark_jobs.py  A client that is Spark, and its program.
+primaries/     Whether two primaries answered.
 replicas.py    Whether the replicas of each group hold the same.
 run.py         Rounds after rounds, then the checks.
 __main__.py    The program.

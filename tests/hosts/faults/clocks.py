@@ -4,8 +4,11 @@ import mmap
 import os
 import struct
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
+
+from shardmq.replication.core.timing import CAMPAIGN_SECONDS, LEASE_SECONDS
 
 _RATE: Final = struct.Struct("=Qqqd")
 
@@ -36,3 +39,42 @@ class Clock:
 
     def close(self) -> None:
         self._shared.close()
+
+
+class Rates:
+    """The rates of several hosts' clocks, and when they were too uneven for leases.
+
+    Args:
+        clocks: by host.
+    """
+
+    def __init__(self, clocks: Mapping[str, Clock]) -> None:
+        self._clocks = clocks
+        self._rates = dict.fromkeys(clocks, 1.0)
+        self._spans: list[tuple[float, float]] = []
+        self._since: float | None = None
+
+    def run(self, host: str, rate: float) -> None:
+        """Have a host's clock go on at a rate."""
+        began = _machine_time()
+        self._clocks[host].run(rate)
+        self._rates[host] = rate
+        if max(self._rates.values()) * LEASE_SECONDS >= min(self._rates.values()) * CAMPAIGN_SECONDS:
+            self._since = began if self._since is None else self._since
+        elif self._since is not None:
+            self._spans.append((self._since, _machine_time()))
+            self._since = None
+
+    @property
+    def uneven(self) -> list[tuple[float, float]]:
+        """When a primary's lease may have ended after another one's campaign: from and to, by the machine's clock."""
+        under_way = [] if self._since is None else [(self._since, float("inf"))]
+        return self._spans + under_way
+
+    def close(self) -> None:
+        for clock in self._clocks.values():
+            clock.close()
+
+
+def _machine_time() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -12,10 +12,11 @@ from typing import Final
 from shardmq.replication.core.group import Group
 from tests.faults.power.disk import LUCKS
 from tests.hosts.broker import HostsBroker
-from tests.hosts.faults.clocks import Clock
+from tests.hosts.faults.clocks import Clock, Rates
 from tests.hosts.faults.network import Weather
 from tests.hosts.faults.operators import End, Operators, nothing
 from tests.hosts.faults.preloading import library
+from tests.hosts.faults.primaries.answers import AnswerNotes
 from tests.hosts.faults.schedule import KINDS, Fault
 from tests.hosts.faults.unsynced import Disk, lose_unsynced
 from tests.hosts.hosts import CLIENT, MEMBERS, NAMES, Hosts
@@ -42,6 +43,8 @@ class Nemesis:
 
     Attributes:
         operators: of the broker.
+        answers: what its processes note as they answer.
+        rates: of the hosts' clocks.
     """
 
     def __init__(self, hosts: Hosts, broker: HostsBroker, build: Path | None = None) -> None:
@@ -50,7 +53,9 @@ class Nemesis:
         self._folder = folder = hosts.folder / "preloaded"
         folder.mkdir()
         self.operators = Operators(broker, build)
-        self._clocks = {name: Clock(folder / f"clock-{name}") for name in NAMES}
+        self.answers = AnswerNotes(folder / "answers")
+        clocks = {name: Clock(folder / f"clock-{name}") for name in NAMES}
+        self.rates = Rates(clocks)
         self._disks = {name: Disk(folder / f"disk-{name}") for name in NAMES}
         self._members = {member.name: member for member in hosts.etcd.members}
         self._begin = self.operators.acts | {
@@ -62,9 +67,9 @@ class Nemesis:
             logs = folder / f"unsynced-{name}"
             logs.mkdir()
             self._mount(broker.folder / name)
-            broker.variables[name] = {
+            broker.variables[name] = self.answers.variables | {
                 "LD_PRELOAD": ":".join(libraries),
-                "CLOCK_RATE": str(self._clocks[name].file),
+                "CLOCK_RATE": str(clocks[name].file),
                 "UNSYNCED_LOG": str(logs),
                 "UNSYNCED_MICROSECONDS": str(SYNC_MICROSECONDS),
                 "UNSYNCED_ROOT": str(broker.folder / name),
@@ -79,8 +84,8 @@ class Nemesis:
     def heal(self) -> None:
         """Nothing that was done lasts: all hosts and members run. They may be starting yet."""
         self.weather.clear()
-        for clock in self._clocks.values():
-            clock.run(1.0)
+        for name in NAMES:
+            self.rates.run(name, 1.0)
         for disk in self._disks.values():
             disk.go_on()
         for name in NAMES:
@@ -102,8 +107,7 @@ class Nemesis:
         for name in NAMES:
             self.hosts[name].kill()
             run("umount", "--lazy", str(self.broker.folder / name))
-        for clock in self._clocks.values():
-            clock.close()
+        self.rates.close()
 
     @staticmethod
     def _mount(folder: Path) -> None:
@@ -240,9 +244,8 @@ class Nemesis:
         return f"{fault.amount} s", lambda: self.weather.hasten(way, fault.amount) or ""
 
     def _clock_rate(self, fault: Fault) -> tuple[str, End]:
-        clock = self._clocks[fault.host]
-        clock.run(fault.amount)
-        return f"x {fault.amount}", lambda: clock.run(1.0) or ""
+        self.rates.run(fault.host, fault.amount)
+        return f"x {fault.amount}", lambda: self.rates.run(fault.host, 1.0) or ""
 
     # etcd
 

@@ -8,6 +8,7 @@ import shardmq
 from shardmq.replication.core.group import Group
 from tests.hosts.broker import SHARDS, HostsBroker
 from tests.hosts.faults.builds import Build, there_and_back, upgrades
+from tests.hosts.faults.primaries.answers import import_path
 from tests.hosts.faults.schedule import Fault
 from tests.hosts.faults.watch import Watch
 from tests.hosts.hosts import NAMES
@@ -143,7 +144,7 @@ class Operators:
         """To the next version. With another format of stores, no host is in sync with one of before: none waits."""
         before, self.runs = self.runs, next(self._upgrades)
         for name in NAMES:
-            self._broker.variables[name] |= self.runs.variables
+            self._broker.variables[name]["PYTHONPATH"] = import_path(self.runs.folder)
             self._restart(name)
             if self.runs.format == before.format:
                 self._wait_until_whole(name)

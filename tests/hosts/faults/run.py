@@ -14,6 +14,7 @@ from shardmq.errors import ShardmqError
 from tests.hosts.broker import SHARDS, HostsBroker
 from tests.hosts.faults.load import Work, added_to, working
 from tests.hosts.faults.nemesis import Nemesis
+from tests.hosts.faults.primaries.answers import missing, overlaps
 from tests.hosts.faults.replicas import differences, wait_until_quiet
 from tests.hosts.faults.schedule import Fault, options, rounds
 from tests.hosts.faults.spark_jobs import SparkJobs
@@ -108,7 +109,7 @@ class Run:
         return self.outcome
 
     def _run(self, nemesis: Nemesis, watch: Watch, faults: int, seconds: float, is_short: bool) -> None:
-        outcome, broker = self.outcome, nemesis.broker
+        outcome, broker, since = self.outcome, nemesis.broker, watch.now()
         self._until(lambda: not watch.faults(0.0), lambda: f"groups are not whole: {watch.faults(0.0)}")
         with working(nemesis.hosts, broker.url, outcome.seed, is_short) as works:
             if self._spark:
@@ -118,11 +119,13 @@ class Run:
                 if outcome.counts.total() >= faults or time.monotonic() - began > seconds:
                     break
                 self._round(number, planned[: faults - outcome.counts.total()], nemesis, watch, works)
+                outcome.wrongs += overlaps(nemesis.answers.read(since), nemesis.rates.uneven)
                 if outcome.wrongs:
                     return
             outcome.seconds = time.monotonic() - began
             for work in works:
                 self._conclude(work.name, *work.finish())
+        self._conclude_primaries(nemesis, watch, since)
         wait_until_quiet(broker)
         for name in NAMES:  # all stand before any is killed, or those that are left elect anew meanwhile
             nemesis.hosts[name].freeze()
@@ -131,6 +134,15 @@ class Run:
             broker.kill(name)
         assert len(groups) == 1 + self._shards, f"etcd has the groups {', '.join(sorted(groups))}"
         self._conclude("replicas", *differences(broker, groups, nemesis.operators.runs))
+
+    def _conclude_primaries(self, nemesis: Nemesis, watch: Watch, since: float) -> None:
+        """Whether two primaries answered beside one another; all that lead now have noted what they answer."""
+        without = lambda: missing(nemesis.answers.read(since), watch.groups)  # noqa: E731
+        self._until(lambda: not without(), lambda: f"no answer was noted of {', '.join(without())}")
+        answers = nemesis.answers.read(since)
+        terms = {(each.group, each.term) for each in answers}
+        told = f"{len(terms)} terms of {len({group for group, _ in terms})} groups answered"
+        self._conclude("primaries", told, overlaps(answers, nemesis.rates.uneven))
 
     def _conclude(self, what: str, told: str, wrongs: list[str]) -> None:
         self._tell(f"{what}: {told}")
