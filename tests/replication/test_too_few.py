@@ -1,4 +1,4 @@
-"""Three replica processes of a shard of which all have to have what is confirmed, with a real etcd."""
+"""Replica processes of groups of which all have to have what is confirmed, with a real etcd."""
 
 import signal
 import threading
@@ -8,6 +8,7 @@ import shardmq
 from shardmq import errors
 from tests.hosts.members import Etcd
 
+from .moving import until
 from .replicated import ReplicatedBroker
 
 
@@ -38,3 +39,33 @@ def test_what_a_transfer_finds_under_way_is_not_confirmed_by_too_few(etcd: Etcd,
         publisher.join(20)
         assert len(said) == 1
         assert "publish again" in said[0], said
+
+
+def test_with_too_few_replicas_of_the_coordinator_in_sync_what_adds_is_refused_and_what_removes_is_not(
+    etcd: Etcd, tmp_path: Path
+) -> None:
+    with (
+        ReplicatedBroker(tmp_path, etcd.url, "coordinating", min_in_sync=2, hosts=("a", "b")) as broker,
+        shardmq.connect(broker.url, timeout=30) as connection,
+    ):
+        connection.channel().exchange_declare("both", "fanout", durable=True)
+        group = broker.group("coordinator")
+        other = broker.replicas[next(host for host in group.in_sync if host != group.primary), "coordinator"]
+        other.kill()
+        until(lambda: len(broker.group("coordinator").in_sync) == 1)
+        refused = [declared(connection, f"one-{number}") for number in range(20)]  # the primary may know it later
+        assert "too few replicas of coordinator are in sync: " in refused[-1], refused
+        assert "of at least 2" in refused[-1]
+        assert all(refused), "a declaration was answered that one replica has"
+        connection.channel().exchange_delete("both")
+        other.restart()
+        until(lambda: not declared(connection, "both again"))
+
+
+def declared(connection: shardmq.Connection, name: str) -> str:
+    """Declare an exchange; returns why it was refused, "" where it was not."""
+    try:
+        connection.channel().exchange_declare(name, "fanout", durable=True)
+    except errors.ShardmqError as refused:
+        return str(refused)
+    return ""

@@ -1,0 +1,108 @@
+"""What a replica makes of messages and news of other terms than its own, step by step.
+
+Acknowledgements quote a stream, which followers draw anew with each promise: those of other terms are of other streams.
+"""
+
+import pytest
+
+from shardmq.replication.core.effects import Commit, Deposed, Leading, ReadKeys, Released, Send
+from shardmq.replication.core.events import Durable, GroupRead, GroupSeen, KeysRead, Received, Tick
+from shardmq.replication.core.group import Group
+from shardmq.replication.core.messages import Ack, Beat, BeatAnswer, Handover, Hello, Message, Refused
+from shardmq.replication.core.note import Note
+from shardmq.replication.core.replica import Replica
+from shardmq.replication.core.state import Stored
+
+BOTH = ("a", "b")
+ELECTED = GroupSeen(8, Group("one", 4, "b", BOTH, BOTH))
+
+
+def follower() -> Replica:
+    """Replica b, which has read that a leads term 3, and has heard it."""
+    replica = Replica("b", Stored(Note("one", promised=3)), 100.0, 1)
+    replica.step(100.0, Tick())
+    replica.step(100.0, GroupRead(7, Group("one", 3, "a", BOTH, BOTH)))
+    replica.step(100.0, Received("a", Beat(3, 55.0, 0, 0, 0.0)))
+    return replica
+
+
+def primary() -> Replica:
+    """Replica b, to which a handed term 4 over at 100.1, and which may answer until 101.1 as a has all it wrote."""
+    replica = follower()
+    (promise,) = replica.step(100.1, ELECTED)
+    assert isinstance(promise, Commit)
+    replica.step(100.1, Received("a", hello(4)))
+    replica.step(100.1, Received("a", Handover(4, "")))
+    effects = replica.step(100.1, Durable(promise.serial))
+    [record] = [effect for effect in effects if isinstance(effect, Commit)]
+    [read] = [effect for effect in effects if isinstance(effect, ReadKeys)]
+    replica.step(100.1, KeysRead(read.request, ()))
+    replica.step(100.1, Durable(record.serial))
+    assert Released(1) in replica.step(100.1, Received("a", Ack(4, 9, 1, True)))
+    replica.step(100.2, Received("a", BeatAnswer(4, 100.1)))
+    assert replica.may_answer(101.0)
+    assert not replica.may_answer(101.2)
+    return replica
+
+
+def hello(term: int) -> Hello:
+    return Hello(term, 9, "one", 0, 0, (), (), None)
+
+
+def test_a_refusal_of_a_lower_term_takes_no_promise_back() -> None:
+    assert follower().step(100.1, Received("c", Refused(2))) == []
+
+
+def test_who_promised_a_term_leads_no_lower_one_that_etcd_tells_of_late() -> None:
+    replica = follower()
+    replica.step(100.1, Received("a", Beat(5, 55.0, 0, 0, 0.0)))
+    assert replica.step(100.2, ELECTED) == []
+    assert not replica.leads
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+def test_the_handover_of_another_term_shortens_no_wait_for_a_lease(is_before: bool) -> None:
+    replica = follower()
+    late = Received("a", Handover(3, ""))
+    if is_before:
+        replica.step(100.1, late)
+    [promise] = [effect for effect in replica.step(100.1, ELECTED) if isinstance(effect, Commit)]
+    if not is_before:
+        replica.step(100.1, late)
+    assert replica.step(100.1, Durable(promise.serial)) == []
+    assert Leading(4) in replica.step(101.6, Tick()), "the lease that a was granted has ended"
+
+
+def test_a_new_primary_says_nothing_before_its_promise_is_on_disk() -> None:
+    replica = follower()
+    (promise,) = replica.step(100.1, ELECTED)
+    assert isinstance(promise, Commit)
+    assert replica.step(100.4, Tick()) == []
+    replica.step(100.5, Durable(promise.serial))
+    (beat,) = replica.step(100.5, Tick())
+    assert isinstance(beat, Send)
+    assert isinstance(beat.message, Beat)
+
+
+def test_the_answer_to_a_beat_of_another_term_grants_no_lease() -> None:
+    """A host that was started anew counts its time from zero: what it said before is of a time to come."""
+    replica = primary()
+    assert replica.step(100.3, Received("a", BeatAnswer(3, 9999.0))) == []
+    assert not replica.may_answer(101.2)
+
+
+def test_what_a_follower_held_in_another_term_says_nothing_of_now() -> None:
+    replica = primary()
+    assert replica.step(100.3, Received("a", hello(3))) == []
+
+
+@pytest.mark.parametrize("message", [Beat(5, 55.0, 0, 0, 0.0), Refused(5)])
+def test_a_primary_that_hears_of_a_higher_term_leads_no_more(message: Message) -> None:
+    replica = primary()
+    assert Deposed(4) in replica.step(100.3, Received("a", message))
+    assert not replica.may_answer(100.3)
+
+
+def test_a_primary_refuses_a_lower_term_by_name() -> None:
+    (refused,) = primary().step(100.3, Received("a", Beat(3, 55.0, 0, 0, 0.0)))
+    assert refused == Send("a", Refused(4))
