@@ -77,6 +77,7 @@ FIRST = [
     "tests/spark/test_cluster.py",
     "tests/docs/test_documents.py",
     "tests/hosts/test_broker.py",
+    "tests/hosts/test_encryption.py",
     "tests/cmd/bench/test_streams.py",
     "tests/faults/test_sabotage.py",
     "tests/install/test_wheel.py",

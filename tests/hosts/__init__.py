@@ -24,6 +24,7 @@ broker.py      A broker on the hosts, started by the documented commands.
 document.py    The commands of its documentation.
 deployed.py    The same broker by the files of deploy/hosts, on an etcd with TLS and users.
 pages.py       Types what pages say, line by line.
+listening.py   All that hosts send one another, and words in it.
 traffic.py     A client of it, which says what was confirmed.
 publishing.py  Such a client beside a test, and what must be true of what it saw.
 faults.py      Faults by a seed while clients publish and consume; run as a program.

@@ -162,6 +162,12 @@ class Network:
         self._delays[sender, receiver] = seconds
         self._divert()
 
+    @contextmanager
+    def on_bridge(self) -> Iterator[None]:
+        """Sockets that this thread makes are where the bridge is."""
+        with self._hub.inside():
+            yield
+
     def heal(self) -> None:
         self.become(set(), {}, {})
 
