@@ -78,6 +78,7 @@ FIRST = [
     "tests/docs/test_documents.py",
     "tests/hosts/test_broker.py",
     "tests/hosts/test_encryption.py",
+    "tests/hosts/test_spark.py",
     "tests/cmd/bench/test_streams.py",
     "tests/faults/test_sabotage.py",
     "tests/install/test_wheel.py",

@@ -113,7 +113,9 @@ class Run:
         self._until(lambda: not watch.faults(0.0), lambda: f"groups are not whole: {watch.faults(0.0)}")
         with working(nemesis.hosts, broker.url, outcome.seed, is_short) as works:
             if self._spark:
-                works.append(SparkJobs(nemesis.hosts, broker))
+                spark = SparkJobs(nemesis.hosts, broker)
+                spark.begin()
+                works.append(spark)
             began = time.monotonic()
             for number, planned in enumerate(rounds(outcome.seed)):
                 if outcome.counts.total() >= faults or time.monotonic() - began > seconds:

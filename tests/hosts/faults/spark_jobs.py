@@ -1,7 +1,7 @@
 """A client that is Spark: jobs by the gateways of all hosts, each row of which is published exactly once.
 
-`python -m tests.hosts.faults.spark_jobs URL QUEUE` is its program. It publishes one job after the other until SIGTERM,
-asks again under the same name where one fails, and says which are committed.
+`python -m tests.hosts.faults.spark_jobs URL QUEUE GATEWAYS` is its program. It publishes one job after the other until
+SIGTERM, asks again under the same name where one fails, and says which are committed.
 """
 
 import os
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import shardmq
+from shardmq.spark.connection.gateways import SPREAD
 from tests.faults.saboteur import until
 from tests.hosts.broker import HostsBroker
 from tests.hosts.faults.load import SETTLE_SECONDS, drained, messages
@@ -34,19 +35,22 @@ DAEMON: Final = Path(__file__).parents[2] / "spark" / "daemon"
 
 
 class SparkJobs:
-    """A Spark session on the client's host. It has committed its first job when this is made.
+    """A Spark session on a host, the client's where nobody says.
 
     Args:
-        hosts: with the client's.
+        hosts: with that host.
         broker: on them.
+        host: where it runs: its tasks as well.
+        gateways: which ones its tasks take.
     """
 
     name = "spark"
 
-    def __init__(self, hosts: Hosts, broker: HostsBroker) -> None:
+    def __init__(self, hosts: Hosts, broker: HostsBroker, host: str = CLIENT, gateways: str = SPREAD) -> None:
         self._url = broker.url
+        self._queue = f"{QUEUE}-{host}"
         with shardmq.connect(broker.url, timeout=30) as connection, connection.channel() as channel:
-            channel.queue_declare(QUEUE, durable=True)
+            channel.queue_declare(self._queue, durable=True)
         variables = {
             "PYTHONPATH": os.pathsep.join((str(DAEMON), os.environ.get("PYTHONPATH", ""))).rstrip(os.pathsep),
             "PYSPARK_PYTHON": sys.executable,
@@ -55,9 +59,12 @@ class SparkJobs:
             "SPARK_LAUNCHER_OPTS": QUICK_JAVA,
             "OPENBLAS_NUM_THREADS": "1",
         }
-        program = [sys.executable, "-m", "tests.hosts.faults.spark_jobs", broker.url, QUEUE]
+        program = [sys.executable, "-m", "tests.hosts.faults.spark_jobs", broker.url, self._queue, gateways]
         settings = [f"{name}={value}" for name, value in variables.items()]
-        self._process = hosts[CLIENT].spawn(["env", *settings, *program], broker.folder / "spark.log")
+        self._process = hosts[host].spawn(["env", *settings, *program], broker.folder / f"spark-{host}.log")
+
+    def begin(self) -> None:
+        """Wait until it has committed its first job."""
         until(lambda: self._process.has_ended or self.steps(), "Spark commits its first job", START_SECONDS)
 
     def steps(self) -> int:
@@ -81,8 +88,8 @@ class SparkJobs:
         expected = Counter(f"{number}" for number in range(jobs * ROWS))
         with shardmq.connect(self._url, timeout=60) as connection, connection.channel() as channel:
             with suppress(AssertionError):  # what is missing is told
-                until(lambda: messages(channel, QUEUE) >= len(expected), "all rows are there", SETTLE_SECONDS)
-            bodies = drained(channel, QUEUE)
+                until(lambda: messages(channel, self._queue) >= len(expected), "all rows are there", SETTLE_SECONDS)
+            bodies = drained(channel, self._queue)
         found = [f"spark: row {each} of a committed job is lost" for each in [*(expected - bodies)][:5]]
         found += [f"spark: row {each} is there twice, or of no job" for each in [*(bodies - expected)][:5]]
         return f"{jobs} jobs of {ROWS} rows committed, {len(self._said('again'))} asked for again", found
@@ -92,7 +99,7 @@ class SparkJobs:
         return [line for line in lines if line.startswith(word)]
 
 
-def publish(url: str, queue: str) -> None:
+def publish(url: str, queue: str, gateways: str) -> None:
     """Publish jobs until SIGTERM."""
     from pyspark.errors import PySparkException
 
@@ -105,9 +112,9 @@ def publish(url: str, queue: str) -> None:
     while not stopping:
         rows = spark.range(number * ROWS, (number + 1) * ROWS, 1, PARTITIONS)
         frame = rows.selectExpr("cast(id as string) as value", f"'{queue}' as routing_key")
-        writer = frame.write.format("shardmq").option("url", url).option("exchange", "").option("gateways", "spread")
+        writer = frame.write.format("shardmq").options(url=url, exchange="", gateways=gateways)
         try:
-            writer.option("txnId", f"rows-{number}").mode("append").save()
+            writer.option("txnId", f"{queue}-{number}").mode("append").save()
         except PySparkException as fault:
             print("again", number, " | ".join(str(fault).splitlines())[-1500:], flush=True)
             time.sleep(AGAIN_SECONDS)
