@@ -8,6 +8,7 @@ from typing import Any, Final, Generic
 
 import zmq
 
+from shardmq.bus.address import is_tcp
 from shardmq.bus.curve import COMPLAINT_SECONDS
 from shardmq.bus.holding import HeldEnvelopes
 from shardmq.bus.link import (
@@ -35,8 +36,9 @@ connected, and calls before it may have gone the old way."""
 
 UNANSWERED_SECONDS: Final = 0.3
 UNANSWERED_SECONDS_MAX: Final = 5.0
-"""A dialer that was sent elsewhere connects anew where its calls go unanswered for so long, twice as long each time:
-with libzmq, calls may still go the old way for as long as the old listener is frozen."""
+"""A dialer over TCP, or one that was sent elsewhere, connects anew where its calls go unanswered for so long, twice as
+long each time. With libzmq, calls may go the old way for as long as the old listener is frozen; and a router hears
+nothing, ever, of a connection that was made anew while what came by the last one was yet to be read."""
 
 _log = logging.getLogger(__name__)
 
@@ -95,8 +97,8 @@ class Dialer(Generic[Incoming]):
         self._lost: list[LinkLost] = []
         self._ticks = Ticks()
         self._complaint = ("", 0.0)
-        self._patience = 0.0  # how long calls may go unanswered; 0 where nobody has sent it elsewhere
-        self._called_since = 0.0  # calls go unanswered
+        self._patience = 0.0 if address and not is_tcp(address) else UNANSWERED_SECONDS
+        self._called_since = time.monotonic()  # calls go unanswered; they may for ever where there is no patience
         self._recalls = 0
 
     def post(self, message: BusMessage) -> None:

@@ -1,7 +1,6 @@
 """A dialer that is sent from one listener to another, as gateways are when a shard moves to another host."""
 
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +16,6 @@ from shardmq.bus.messages.base import Answer, Call
 from shardmq.bus.messages.shard import Purge, ShardEvent, ToShard
 from shardmq.bus.poller import Poller, context
 from shardmq.errors import StartupRefused
-from shardmq.limits import LINK_SILENCE_SECONDS
 
 HEARD: Any = ShardEvent | Answer[Any]
 PATIENCE_SECONDS = 60.0
@@ -60,6 +58,10 @@ class Hosts:
             for host, listener in self.listeners.items():
                 if host != self.frozen:
                     self.heard[host] += [event for _, event in [*listener.tick(now), *listener.receive()]]
+
+    def turn_for(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        self.turn_until(lambda: time.monotonic() > until)
 
     def say(self, number: int) -> None:
         self.dialer.post(Call(number, Purge(number)))
@@ -176,87 +178,3 @@ def test_only_the_holder_of_the_other_hosts_key_is_talked_to(tmp_path: Path) -> 
         assert all(isinstance(event, LinkLost) for event in hosts.heard["b"][seen:])
     finally:
         hosts.close()
-
-
-class Cable:
-    """A way to a listener that can be cut: nothing comes through, and nobody is told, as with a pulled plug."""
-
-    def __init__(self, to: str) -> None:
-        self._to = ("127.0.0.1", int(to.rpartition(":")[2]))
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.address = f"tcp://127.0.0.1:{self._server.getsockname()[1]}"
-        self._cut: set[socket.socket] = set()
-        self._ends: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    @property
-    def connections(self) -> int:
-        """How many there were."""
-        return len(self._ends) // 2
-
-    def cut(self) -> None:
-        """The connections that there are; others come through."""
-        self._cut |= set(self._ends)
-
-    def close(self) -> None:
-        self._server.shutdown(socket.SHUT_RDWR)
-        self._server.close()
-        for end in self._ends:
-            end.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                near, _ = self._server.accept()
-                far = socket.create_connection(self._to)
-            except OSError:
-                return
-            self._ends += [near, far]
-            for source, sink in ((near, far), (far, near)):
-                threading.Thread(target=self._carry, args=(source, sink), daemon=True).start()
-
-    def _carry(self, source: socket.socket, sink: socket.socket) -> None:
-        try:
-            while data := source.recv(1 << 16):
-                if source not in self._cut:
-                    sink.sendall(data)
-            if source not in self._cut:
-                sink.shutdown(socket.SHUT_WR)
-        except OSError:
-            return
-
-
-def test_after_a_cut_it_connects_anew_and_waits_for_no_connection_that_hangs() -> None:
-    hosts = Hosts([free_address(), free_address()], "")
-    cable = Cable(hosts.listeners["a"].address)
-    try:
-        hosts.dialer.redirect(cable.address, "a.shard-0")
-        hosts.turn_until(lambda: hosts.dialer.is_open)
-        cable.cut()
-        now = time.monotonic()
-        until = now + LINK_SILENCE_SECONDS + 1
-        while hosts.dialer.is_open and now < until:
-            now += 0.1
-            hosts.events += hosts.dialer.tick(now)
-        assert [type(event) for event in hosts.events] == [LinkOpened, LinkLost]
-        hosts.turn_until(lambda: hosts.dialer.is_open)
-        hosts.say(4)
-        hosts.turn_until(lambda: Call(4, Purge(4)) in hosts.heard["a"])
-    finally:
-        hosts.close()
-        cable.close()
-
-
-def test_where_calls_go_unanswered_it_connects_anew() -> None:
-    """As libzmq may go on sending to a listener that is frozen, when it was told to leave it."""
-    hosts = Hosts([free_address(), free_address()], "")
-    cable = Cable(hosts.listeners["a"].address)
-    try:
-        hosts.frozen = "a"
-        hosts.dialer.redirect(cable.address, "a.shard-0")
-        hosts.turn_until(lambda: cable.connections >= 2)
-        hosts.frozen = ""
-        hosts.turn_until(lambda: hosts.dialer.is_open)
-    finally:
-        hosts.close()
-        cable.close()

@@ -21,8 +21,10 @@ LOST_SECONDS: Final = 30
 off ends none. Sessions end much earlier; this frees memory and descriptors."""
 
 RECALL_SECONDS: Final = 1.0
-"""Time between two connects to a listener that refused the handshake or spoke another protocol. ZeroMQ itself would not
-connect again, though keys and processes may be replaced."""
+RECALL_SECONDS_MAX: Final = 5.0
+"""Time between two connects to a listener that refused the handshake or spoke another protocol, twice as long each
+time, as a busy machine takes its time for a handshake. ZeroMQ itself would not connect again, though keys and
+processes may be replaced."""
 
 SHARED_BYTES: Final = 256 << 10
 """An envelope from this size on is not copied for libzmq's threads and from them: below it, that takes less time."""
@@ -65,6 +67,7 @@ class ZmqDealer:
         self._identity = identity
         self._connections = 0  # under other identities than the first
         self._called_at = time.monotonic()
+        self._recall_seconds = RECALL_SECONDS
 
     @property
     def has_news(self) -> bool:
@@ -96,6 +99,7 @@ class ZmqDealer:
         except zmq.Again:
             return False
         self._called_at = 0.0
+        self._recall_seconds = RECALL_SECONDS
         return True
 
     def receive(self) -> list[Envelope]:
@@ -120,10 +124,9 @@ class ZmqDealer:
         """Connect again, where nothing is connected or has become of it."""
         if not self._called_at:
             self._called_at = now  # it has just failed for the first time
-        elif now - self._called_at >= RECALL_SECONDS:
-            self._called_at = now
-            self._disconnect()
-            self.zmq_socket.connect(self._address)
+        elif now - self._called_at >= self._recall_seconds:
+            self._recall_seconds = min(2 * self._recall_seconds, RECALL_SECONDS_MAX)
+            self.hang_up()
 
     def redirect(self, address: str, peer: str) -> bool:
         """Leave the listener, and call another one; nobody where the address is ""."""
