@@ -189,6 +189,7 @@ def test_units_that_would_share_the_stores_exclude_one_another() -> None:
     for unit in UNITS:
         if unit.name != "shardmq.service":
             assert setting(unit, "Conflicts") == "shardmq.service"
+            assert "shardmq.service" in setting(unit, "After").split()  # or one starts while the other still stops
 
 
 def test_the_readme_says_of_every_file_where_it_goes() -> None:
