@@ -189,6 +189,15 @@ def scaled(key: str, role: str = "", digits: int = 2) -> Callable[[Row], str]:
     return cell
 
 
+def memory_of(role: str) -> Callable[[Row], str]:
+    """A cell with the memory that a role's process takes."""
+
+    def cell(row: Row) -> str:
+        return NOT_YET if row["resident_bytes"] is None else f"{row['resident_bytes'][role] / 1e6:,.0f} MB"
+
+    return cell
+
+
 def scaled_rate(row: Row) -> str:
     """A cell with a rate, and the least and the most of it."""
     if row["rate"] is None:
@@ -254,13 +263,17 @@ TABLES = {
             number("queues"),
             scaled("declare_per_s", digits=0),
             *(scaled("cpu_us", role, 0) for role in ("coordinator", "gateway", "shard")),
-            *(
-                lambda row, role=role: (
-                    NOT_YET if row["resident_bytes"] is None else f"{row['resident_bytes'][role] / 1e6:,.0f} MB"
-                )
-                for role in ("coordinator", "gateway")
-            ),
+            *(memory_of(role) for role in ("coordinator", "gateway")),
             lambda row: NOT_YET if row["start_cpu_ms"] is None else f"{row['start_cpu_ms']:,.0f} ms",
+        ),
+    ),
+    "scaling-groups": Table(
+        ("groups", "begun/s", "µs: coordinator", "gateway", "shards", "memory: coordinator", "gateway", "shard"),
+        (
+            number("groups"),
+            scaled("begin_per_s", digits=0),
+            *(scaled("cpu_us", role, 0) for role in ("coordinator", "gateway", "shard")),
+            *(memory_of(role) for role in ("coordinator", "gateway", "shard")),
         ),
     ),
     "scaling-etcd": Table(

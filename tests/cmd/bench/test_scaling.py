@@ -68,23 +68,24 @@ def test_hosts_of_the_model_have_what_copies_were_measured_to_take() -> None:
     assert modelled_hosts({"rows": [{"cpu_us": None}, two]})[0]["cores"] is None
 
 
+@pytest.mark.parametrize(("part", "rate"), [("queues", "declare_per_s"), ("groups", "begin_per_s")])
 def test_what_is_measured_is_recorded_and_leaves_nothing_behind(
-    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+    part: str, rate: str, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     disk, record = tmp_path / "disk", tmp_path / "record"
     disk.mkdir()
     record.mkdir()
-    words = ["--part", "queues", "--queues", "0", "--disk", str(disk), "--record", str(record), "--json"]
+    words = ["--part", part, f"--{part}", "0", "--disk", str(disk), "--record", str(record), "--json"]
     assert run(["bench", "scaling", *words]) == 0
     said = json.loads(capsysbinary.readouterr().out.splitlines()[-1])
-    (row,) = said["scaling"]["queues"]
-    assert row["queues"] == 0
-    assert row["declare_per_s"] > 0
+    (row,) = said["scaling"][part]
+    assert row[part] == 0
+    assert row[rate] > 0
     assert row["resident_bytes"]["coordinator"] > 1 << 20
-    kept = json.loads((record / "scaling-queues.json").read_text())
+    kept = json.loads((record / f"scaling-{part}.json").read_text())
     assert kept["rows"][0].items() >= row.items()
-    assert [each["declare_per_s"] for each in kept["rows"][1:]] == [None] * 3
-    assert kept["command"].endswith("--part queues --record docs/benchmarks/results")
+    assert [each[rate] for each in kept["rows"][1:]] == [None] * 3
+    assert kept["command"].endswith(f"--part {part} --record docs/benchmarks/results")
     assert list(disk.iterdir()) == []
 
 

@@ -9,6 +9,7 @@ messages.py   Messages published and consumed over AMQP.
 queues.py     Declarations, as the number of queues grows.
 replicas.py   What a copy of a shard takes.
 etcd.py       What etcd takes.
+groups.py     Groups that begin, as their number grows.
 model.py      How rates grow with processes and hosts: arithmetic.
 derived.py    What the documents derive from recorded costs by that.
 """

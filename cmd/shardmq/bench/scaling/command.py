@@ -13,7 +13,7 @@ import msgspec
 from shardmq.cmd.bench.compare.command import DISKS, ended_by_signals
 from shardmq.cmd.bench.compare.rabbitmq import Absent
 from shardmq.cmd.bench.compare.record import machine
-from shardmq.cmd.bench.scaling.rows import COPIES, ETCD, MESSAGES, QUEUES, SPARK, TITLES, record
+from shardmq.cmd.bench.scaling.rows import COPIES, ETCD, GROUPS, MESSAGES, QUEUES, SPARK, TITLES, record
 from shardmq.cmd.terminal.numbers import WholeNumber
 from shardmq.cmd.terminal.options import JSON
 from shardmq.cmd.terminal.output import narrator, print_json
@@ -21,7 +21,14 @@ from shardmq.cmd.terminal.rows import Column
 from shardmq.cmd.terminal.tables import Table
 from shardmq.errors import StartupRefused
 
-MODULES: Final = {SPARK: "spark", MESSAGES: "messages", QUEUES: "queues", COPIES: "replicas", ETCD: "etcd"}
+MODULES: Final = {
+    SPARK: "spark",
+    MESSAGES: "messages",
+    QUEUES: "queues",
+    GROUPS: "groups",
+    COPIES: "replicas",
+    ETCD: "etcd",
+}
 """Where a part is measured."""
 
 
@@ -38,6 +45,13 @@ MODULES: Final = {SPARK: "spark", MESSAGES: "messages", QUEUES: "queues", COPIES
     default=100_000,
     show_default=True,
     help="Leave out more queues than these.",
+)
+@click.option(
+    "--groups",
+    type=WholeNumber(0, 5_000),
+    default=5_000,
+    show_default=True,
+    help="Leave out more groups than these.",
 )
 @click.option(
     "--disk",
@@ -58,6 +72,7 @@ def scaling(
     rows: int,
     messages: int,
     queues: int,
+    groups: int,
     disk: Path | None,
     record_in: Path | None,
     as_json: bool,
@@ -66,8 +81,8 @@ def scaling(
 
     Each layout of 1 or 2 gateways and 1, 2 or 4 shards has a broker of its own. Spark, in a cluster of two executors on
     this machine, publishes rows exactly once and reads a topic. Two C programs publish and consume messages over AMQP,
-    message by message. Declarations are measured beside up to 100,000 queues; a shard with one copy and with two, and
-    etcd, where that is installed.
+    message by message. Declarations are measured beside up to 100,000 queues, groups that begin beside up to 5,000;
+    a shard with one copy and with two, and etcd, where that is installed.
     """
     disk = disk or next(place for place in DISKS if os.access(place, os.W_OK))
     say = narrator(as_json)
@@ -75,6 +90,7 @@ def scaling(
         SPARK: lambda: part_of(SPARK).measure(disk, rows, turns, say),
         MESSAGES: lambda: part_of(MESSAGES).measure(disk, messages, turns, say),
         QUEUES: lambda: part_of(QUEUES).measure(disk, queues, say),
+        GROUPS: lambda: part_of(GROUPS).measure(disk, groups, say),
         COPIES: lambda: part_of(COPIES).measure(disk, messages, turns, say),
         ETCD: lambda: part_of(ETCD).measure(disk, say),
     }
@@ -82,6 +98,7 @@ def scaling(
         SPARK: {"rows": rows, "row_bytes": 100, "queues": 4, "partitions": 8, "turns": turns, "spark": "2 executors"},
         MESSAGES: {"messages": messages, "message_bytes": 100, "programs": 2, "queues": 16, "turns": turns},
         QUEUES: {"measured": 1000, "under_way": 64, "shards": 4, "gateways": 1},
+        GROUPS: {"measured": 500, "under_way": 64, "partitions": 4, "shards": 4, "gateways": 1},
         COPIES: {"messages": messages, "message_bytes": 100, "queues": 8, "shards": 1, "turns": turns},
         ETCD: {"swaps": 500, "members": 1},
     }
@@ -136,6 +153,15 @@ GROWN: Final = (
     Column("MB", _of("resident_bytes", "coordinator"), is_number=True, text=lambda size: f"{size / 1e6:.0f}"),
     Column("start, CPU ms", lambda row: row["start_cpu_ms"], is_number=True, text=lambda spent: f"{spent:.0f}"),
 )
+GATHERED: Final = (
+    Column("groups", is_number=True),
+    Column("begun/s", lambda row: row["begin_per_s"], is_number=True, text=lambda rate: f"{rate:,.0f}"),
+    *(
+        Column(f"µs {role}", _of("cpu_us", role), is_number=True, text=lambda spent: f"{spent:.0f}")
+        for role in ("coordinator", "gateway", "shard")
+    ),
+    Column("MB", _of("resident_bytes", "coordinator"), is_number=True, text=lambda size: f"{size / 1e6:.0f}"),
+)
 COPIED: Final = (
     Column("copies", lambda row: row["replicas"], is_number=True),
     Column("msgs/s", lambda row: row["rate"], is_number=True, text=lambda rate: f"{rate:,.0f}"),
@@ -151,5 +177,5 @@ SWAPPED: Final = (
     Column("µs of etcd", lambda row: row["cpu_us"], is_number=True, text=lambda spent: f"{spent:.0f}"),
     Column("cores at rest", lambda row: row["rest_cores"], is_number=True, text=lambda taken: f"{taken:.3f}"),
 )
-COLUMNS: Final = {SPARK: SCALED, MESSAGES: SCALED, QUEUES: GROWN, COPIES: COPIED, ETCD: SWAPPED}
+COLUMNS: Final = {SPARK: SCALED, MESSAGES: SCALED, QUEUES: GROWN, GROUPS: GATHERED, COPIES: COPIED, ETCD: SWAPPED}
 """By what is measured."""

@@ -12,7 +12,7 @@ from shardmq import aio
 from shardmq.client.sync.connection import connect
 from shardmq.cmd.bench.scaling.processes import Processes, started_in
 from shardmq.cmd.bench.scaling.rows import empty
-from shardmq.cmd.bench.scaling.usage import between, resident_bytes, used_by
+from shardmq.cmd.bench.scaling.usage import between, resident_of_roles, used_by
 from shardmq.cmd.terminal.output import Say
 from shardmq.errors import Unavailable
 
@@ -73,10 +73,7 @@ def _point(processes: Processes, at: int, names: Iterable[str]) -> Grown:
     asyncio.run(_declare(processes.url, names))
     seconds = time.perf_counter() - began
     used = between(before, used_by(processes.pids))
-    memory: dict[str, int] = {}
-    for name, pid in processes.pids.items():
-        role = name.partition("-")[0]
-        memory[role] = max(memory.get(role, 0), resident_bytes(pid))
+    memory = resident_of_roles(processes.pids)
     processes.restart("coordinator")
     _ask_until_answered(processes.url, f"after-{at}")
     start_cpu_ms = round(used_by(processes.pids)["coordinator"] * 1000)

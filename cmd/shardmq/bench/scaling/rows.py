@@ -13,6 +13,7 @@ from shardmq.cmd.bench.scaling.usage import ROLES, Seconds
 SPARK: Final = "spark"
 MESSAGES: Final = "messages"
 QUEUES: Final = "queues"
+GROUPS: Final = "groups"
 COPIES: Final = "copies"
 ETCD: Final = "etcd"
 
@@ -20,6 +21,7 @@ TITLES: Final = {
     SPARK: "Spark, as gateways and shards grow",
     MESSAGES: "Messages over AMQP, as gateways and shards grow",
     QUEUES: "The coordinator, as queues grow",
+    GROUPS: "The coordinator, as groups grow",
     COPIES: "A shard with one copy and with two, behind etcd and encrypted links",
     ETCD: "Changes of a group in etcd, as processes that hear of them grow",
 }

@@ -52,6 +52,19 @@ def resident_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def resident_of_roles(broker: Mapping[str, int]) -> dict[str, int]:
+    """The memory that a role's process takes, the greatest where there are several.
+
+    Args:
+        broker: its process ids by name, as "shard-0".
+    """
+    found: dict[str, int] = {}
+    for name, pid in broker.items():
+        role = name.partition("-")[0]
+        found[role] = max(found.get(role, 0), resident_bytes(pid))
+    return found
+
+
 def _is_below(pid: int, top: int, parents: Mapping[int, int]) -> bool:
     while pid > 1:
         if pid == top:
