@@ -52,7 +52,7 @@ def writable(place: str) -> None:
 
 ACTS: Final[dict[str, Callable[[], object]]] = {
     "ProtectSystem": lambda: Path("/srv/open/written").write_text(""),
-    "ProtectHome": lambda: Path("/home/open/secret").read_text(),
+    "ProtectHome": lambda: Path("/home/secret").read_text(),
     "ProtectProc": lambda: Path("/proc/1/comm").read_text(),
     "ProtectControlGroups": lambda: writable("/sys/fs/cgroup"),
     "PrivateTmp": lambda: Path("/tmp/open").read_text(),
