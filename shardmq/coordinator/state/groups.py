@@ -93,6 +93,8 @@ class Group:
                 self._assignment.remove(partition)
                 self._free(partition)
                 self._open.pop(partition, None)
+        for notice in self._notices.values():  # nobody has been told of these yet
+            notice.assigned = [held for held in notice.assigned if held[0] in wanted]
         for partition in wanted:
             self._assignment.add(partition)
         return True
