@@ -5,8 +5,6 @@ import time
 import pytest
 
 from shardmq.bus.link import LinkLost, LinkOpened
-from shardmq.bus.messages.base import Call
-from shardmq.bus.messages.shard import Purge
 from shardmq.limits import LINK_SILENCE_SECONDS
 from tests.bus.cable import Cable
 from tests.bus.test_redirect import Hosts, free_address
@@ -27,9 +25,7 @@ def test_after_a_cut_it_connects_anew_and_waits_for_no_connection_that_hangs() -
             now += 0.1
             hosts.events += hosts.dialer.tick(now)
         assert [type(event) for event in hosts.events] == [LinkOpened, LinkLost]
-        hosts.turn_until(lambda: hosts.dialer.is_open)
-        hosts.say(4)
-        hosts.turn_until(lambda: Call(4, Purge(4)) in hosts.heard["a"])
+        hosts.until_heard("a", 4)
     finally:
         hosts.close()
         cable.close()
@@ -55,16 +51,6 @@ def test_a_listener_that_was_busy_when_the_connection_broke_hears_the_next_one(b
     """libzmq makes the next one by itself. What came by the last one is yet to be read, and that is there still."""
     hosts = Hosts([free_address(), free_address()], "")
     cable = Cable(hosts.listeners["a"].address)
-    has_said = False
-
-    def is_heard(number: int) -> bool:
-        """Say something in each session, as that may be lost with it; whether it was heard in one."""
-        nonlocal has_said
-        if hosts.dialer.is_open and not has_said:
-            hosts.say(number)
-        has_said = hosts.dialer.is_open
-        return Call(number, Purge(number)) in hosts.heard["a"]
-
     try:
         hosts.dialer.redirect(cable.address, "a.shard-0")
         hosts.turn_until(lambda: hosts.dialer.is_open)
@@ -75,7 +61,7 @@ def test_a_listener_that_was_busy_when_the_connection_broke_hears_the_next_one(b
             cable.break_off()
         hosts.turn_for(BUSY_SECONDS)
         hosts.frozen = ""
-        hosts.turn_until(lambda: is_heard(2))
+        hosts.until_heard("a", 2)
     finally:
         hosts.close()
         cable.close()
