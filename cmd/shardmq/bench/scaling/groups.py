@@ -18,11 +18,12 @@ from shardmq.cmd.terminal.output import Say
 if TYPE_CHECKING:
     from shardmq.client.aio.channel import Channel
 
-POINTS: Final = (0, 100, 1_000, 5_000)
+POINTS: Final = (0, 500, 1_000, 5_000)
 MEASURED: Final = 500
 """Groups that begin at each point, after those."""
 
 TOPIC: Final = "read by all"
+WARMING_UP: Final = "read before"
 PARTITIONS: Final = 4
 POLL_SECONDS: Final = 0.001
 
@@ -67,17 +68,19 @@ async def _measure(processes: Processes, most: int, say: Say) -> list[GroupsGrow
     async with AsyncExitStack() as stack:
         connection = await stack.enter_async_context(connect(processes.url, timeout=TIMEOUT_SECONDS))
         channels = [await connection.channel() for _ in range(AT_ONCE)]
+        await channels[0].topic_declare(WARMING_UP, PARTITIONS)
+        async with AsyncExitStack() as passing:
+            await _begin(passing, channels, WARMING_UP, range(MEASURED))
+        await channels[0].topic_delete(WARMING_UP)
         await channels[0].topic_declare(TOPIC, PARTITIONS)
-        await _begin(stack, channels, (f"warm-{number}" for number in range(MEASURED)))
-        made = MEASURED
+        made = 0
         for at in (at for at in POINTS if at <= most):
-            await _begin(stack, channels, (f"group-{number}" for number in range(made, at)))
-            made = max(made, at)
+            await _begin(stack, channels, TOPIC, range(made, at))
+            made = at + MEASURED
             before, began = used_by(processes.pids), time.perf_counter()
-            await _begin(stack, channels, (f"group-{number}" for number in range(made, made + MEASURED)))
+            await _begin(stack, channels, TOPIC, range(at, made))
             seconds = time.perf_counter() - began
             used = between(before, used_by(processes.pids))
-            made += MEASURED
             cpu_us = {role: round(spent * 1e6 / MEASURED, 1) for role, spent in used.items()}
             rate = round(MEASURED / seconds, 1)
             found.append(GroupsGrown(f"groups-{at}", at, rate, cpu_us, resident_of_roles(processes.pids)))
@@ -85,13 +88,13 @@ async def _measure(processes: Processes, most: int, say: Say) -> list[GroupsGrow
     return found
 
 
-async def _begin(stack: AsyncExitStack, channels: "list[Channel]", names: Iterable[str]) -> None:
+async def _begin(stack: AsyncExitStack, channels: "list[Channel]", topic: str, numbers: Iterable[int]) -> None:
     """Have groups of one member each begin, and wait until each of these has its partitions."""
-    waiting = iter(names)
+    waiting = iter(numbers)
 
     async def work(channel: "Channel") -> None:
-        for name in waiting:  # shared: each takes the next one
-            consumer = await stack.enter_async_context(channel.group_consumer(TOPIC, name))
+        for number in waiting:  # shared: each takes the next one
+            consumer = await stack.enter_async_context(channel.group_consumer(topic, f"group-{number}"))
             while len(consumer.offsets) < PARTITIONS:
                 await consumer.poll(POLL_SECONDS)
 
