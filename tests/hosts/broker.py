@@ -7,10 +7,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from shardmq.cmd.main import run
 from shardmq.cmd.run.invocation import command
@@ -49,6 +49,16 @@ class HostsBroker:
         for words in documented("keys", {"4": str(SHARDS), "keys": str(self.folder / "keys")}):
             with redirect_stdout(io.TextIOWrapper(io.BytesIO())):
                 assert run((*words, "--json")) == 0
+
+    @contextmanager
+    def running(self) -> Iterator[Self]:
+        """Start it on all hosts, with the user of the documents; tell its last words at the end."""
+        try:
+            self.start(*NAMES)
+            self.make_user()
+            yield self
+        finally:
+            print(self.last_words())
 
     def start(self, *names: str) -> None:
         """Start hosts, and wait until they are up."""

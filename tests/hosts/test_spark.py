@@ -27,14 +27,8 @@ def broker() -> Iterator[HostsBroker]:
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("Spark needs Java 17 or newer, and there is no java here")
     try:
-        with Hosts() as hosts:
-            broker = HostsBroker(hosts, "broker")
-            try:
-                broker.start(*NAMES)
-                broker.make_user()
-                yield broker
-            finally:
-                print(broker.last_words())
+        with Hosts() as hosts, HostsBroker(hosts, "broker").running() as broker:
+            yield broker
     except Absent as reason:
         without(reason)
 

@@ -34,14 +34,8 @@ REFUSAL: Final = f"has format version %d; this shardmq reads {VERSION} and older
 def broker() -> Iterator[DeployedBroker]:
     """A broker that runs, in the older version."""
     try:
-        with Hosts(DeployedEtcd) as hosts:
-            broker = DeployedBroker(hosts, "broker")
-            try:
-                broker.start(*NAMES)
-                broker.make_user()
-                yield broker
-            finally:
-                print(broker.last_words())
+        with Hosts(DeployedEtcd) as hosts, DeployedBroker(hosts, "broker").running() as broker:
+            yield broker
     except Absent as reason:
         without(reason)
 
