@@ -63,8 +63,7 @@ def narrowed(page: Page) -> None:
 def stay_in_a_list(page: Page, channel: shardmq.Channel) -> None:
     """Go through the list of queues in the order of what is seen; a row that comes above takes nothing away."""
     channel.queue_declare("key.b", durable=True)
-    page.open("queues?name=key.")
-    page.driver.refresh()
+    page.load_anew("queues?name=key.")
     page.sees("key.b")
     passed = tab_to(page, "key.b")
     order = ["To the content", "shardmq", "Overview", "Queues", "Log out", "Search by name", "regular expression"]

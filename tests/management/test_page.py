@@ -70,9 +70,7 @@ def channel(connection: shardmq.Connection) -> shardmq.Channel:
 
 def test_a_wrong_password_is_told(driver: webdriver.Chrome, managed: Broker) -> None:
     page = Page(driver, managed.management_url)
-    driver.delete_all_cookies()
-    driver.get(page.url)
-    driver.refresh()
+    page.log_out()
     page.fill("user", "guest")
     page.fill("password", "wrong")
     page.click("Log in")
@@ -81,7 +79,6 @@ def test_a_wrong_password_is_told(driver: webdriver.Chrome, managed: Broker) -> 
 
 @pytest.mark.usefixtures("channel")
 def test_the_overview_is_shown(page: Page) -> None:
-    page.log_in("guest", "guest")
     page.open("overview")
     page.sees("Fullest queues")
     page.sees("orders.eu")
@@ -329,7 +326,7 @@ PICTURES = {"overview-dark", "queues-light"}
 @pytest.mark.usefixtures("channel")
 def test_views_are_for_everybody(page: Page, scheme: str) -> None:
     page.driver.execute_script("localStorage.setItem('shardmq.scheme', arguments[0])", scheme)
-    page.driver.refresh()
+    page.load_anew()
     for view in VIEWS:
         page.open(view)
         page.find("main h1")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from selenium import webdriver
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import StaleElementReferenceException, TimeoutException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
@@ -22,6 +22,9 @@ COLOURS = "{runOnly: {type: 'rule', values: ['color-contrast', 'link-in-text-blo
 """Options of axe's, for its rules that look at colours."""
 
 WAIT_SECONDS = 30
+LOAD_TRIES = 3
+"""Of opening an address: Chromium loses a navigation now and then, and its driver waits for that one until it gives up.
+"""
 FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
@@ -49,7 +52,21 @@ class Page:
         return waiting.until(what)
 
     def open(self, place: str) -> None:
-        self.driver.get(f"{self.url}#/{place}")
+        self._get(f"{self.url}#/{place}")
+
+    def load_anew(self, place: str = "") -> None:
+        """Open a place of the page as in a new window: nothing of what was shown before is left."""
+        self._get("about:blank")
+        self._get(f"{self.url}#/{place}" if place else self.url)
+
+    def _get(self, address: str) -> None:
+        for left in reversed(range(LOAD_TRIES)):
+            try:
+                self.driver.get(address)
+                return
+            except TimeoutException:
+                if not left:
+                    raise
 
     def find(self, selector: str) -> WebElement:
         found = self.until(lambda driver: driver.find_elements(By.CSS_SELECTOR, selector))
@@ -100,13 +117,16 @@ class Page:
         self.until(filled)
 
     def log_in(self, user: str, password: str) -> None:
-        self.driver.delete_all_cookies()
-        self.driver.get(self.url)
-        self.driver.refresh()
+        self.log_out()
         self.fill("user", user)
         self.fill("password", password)
         self.click("Log in")
         self.find("nav a")
+
+    def log_out(self) -> None:
+        """Be somebody who has not logged in."""
+        self.driver.execute_cdp_cmd("Network.clearBrowserCookies", {})
+        self.load_anew()
 
     def lines(self, inside: str = "") -> list[str]:
         """The command lines that are shown."""
@@ -156,4 +176,5 @@ def start_chromium(profile: Path) -> webdriver.Chrome:
     service = webdriver.ChromeService(chromedriver, env=environment)
     made = webdriver.Chrome(options, service)
     made.set_script_timeout(WAIT_SECONDS)
+    made.set_page_load_timeout(WAIT_SECONDS)
     return made
