@@ -14,6 +14,7 @@ from shardmq.bus.spinning import Spinning
 from shardmq.replication.member import GroupMember, MemberOptions, TermEnded
 from shardmq.replication.node.errors import NotPrimary
 from shardmq.runtime.collection import exempt_startup
+from shardmq.runtime.memory import keep_freed_blocks
 from shardmq.runtime.signals import StopSignal
 from shardmq.shards.loop import ShardLoop
 from shardmq.shards.options import ShardOptions
@@ -30,6 +31,7 @@ def run_replica(options: ShardOptions) -> None:
         StoreRefused: the store is not this replica's to open.
         StartupRefused: an address is invalid, not safe to use, or in use.
     """
+    keep_freed_blocks()
     stop = StopSignal()
     sockets = context(options.security)
     engine, keys = Store.opened(options.data_dir / options.name)
