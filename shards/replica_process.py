@@ -20,6 +20,7 @@ from shardmq.shards.loop import ShardLoop
 from shardmq.shards.options import ShardOptions
 from shardmq.shards.storage.key_check import KeyCheck
 from shardmq.shards.storage.store import Store
+from shardmq.storage.versions import REPLICAS_SINCE
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ def run_replica(options: ShardOptions) -> None:
     keep_freed_blocks()
     stop = StopSignal()
     sockets = context(options.security)
-    engine, keys = Store.opened(options.data_dir / options.name)
+    engine, keys = Store.opened(options.data_dir / options.name, REPLICAS_SINCE)
     place = MemberOptions(options.join, options.host_name, options.name, options.broker, options.listen_replica)
     member = GroupMember(place, engine, sockets)
     while member.follow(lambda: stop.asked):

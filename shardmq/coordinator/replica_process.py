@@ -17,6 +17,7 @@ from shardmq.runtime.clock import SteadyClock
 from shardmq.runtime.collection import exempt_startup
 from shardmq.runtime.signals import StopSignal
 from shardmq.storage.lmdb_engine import LmdbEngine
+from shardmq.storage.versions import REPLICAS_SINCE
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +34,9 @@ def run_replica(options: CoordinatorOptions) -> None:
     directory = directory_of(options)
     assert directory is not None, "a replica has a URL of etcd"
     folder = options.data_dir / COORDINATOR
-    engine = LmdbEngine(folder, LAYOUT, reserve_bytes=RESERVE_BYTES, margin_bytes=MARGIN_BYTES)
+    engine = LmdbEngine(
+        folder, LAYOUT, reserve_bytes=RESERVE_BYTES, margin_bytes=MARGIN_BYTES, new_version=REPLICAS_SINCE
+    )
     place = MemberOptions(options.join, options.host_name, COORDINATOR, options.broker, options.listen_replica)
     member = GroupMember(place, engine, sockets)
 

@@ -15,8 +15,8 @@ from shardmq.replication.etcd.change import Edit
 from shardmq.replication.etcd.errors import EtcdError
 from shardmq.replication.etcd.news import Failed, Seen, Stored
 from shardmq.replication.etcd.register import Entry, Value
-from shardmq.replication.etcd.values import BROKER, GROUPS, HOSTS, WISHES, Broker, Host, Kind, Wish
-from shardmq.replication.planning.cluster import NO_WISH, Cluster
+from shardmq.replication.etcd.values import BROKER, FORMAT, GROUPS, HOSTS, WISHES, Broker, Host, Kind, StoreFormat, Wish
+from shardmq.replication.planning.cluster import FIRST_FORMAT, NO_WISH, Cluster
 from shardmq.replication.standing import standing
 from shardmq.runtime.waiting import WaitingReport
 
@@ -54,6 +54,7 @@ class Primaries:
         groups: as they were seen last, by name.
         hosts: the same.
         wishes: the same.
+        format: of stores.
         fault: why etcd is not reached; "" where it is.
     """
 
@@ -62,6 +63,7 @@ class Primaries:
         self.groups: dict[str, Group] = {}
         self.hosts: dict[str, Host] = {}
         self.wishes: dict[str, Wish] = {}
+        self.format = FIRST_FORMAT.version
         self._removed: set[str] = set()  # hosts that are shown no more
         self.fault: Callable[[], str] = str
         self._revisions: dict[tuple[str, str], int] = {}
@@ -92,6 +94,10 @@ class Primaries:
         for entry in entries:
             if self._is_newer("wishes", entry):
                 self.wishes[entry.name] = entry.value or NO_WISH
+
+    def format_seen(self, entries: Iterable[Entry[StoreFormat]]) -> None:
+        """Take in the format of stores."""
+        self.format = max([self.format, *(entry.value.version for entry in entries if entry.value is not None)])
 
     def of(self, group: str) -> Primary:
         """The primary of a group."""
@@ -133,7 +139,7 @@ class Primaries:
         """What is known of the broker now; it is known which one it is."""
         assert self.broker is not None, "nobody serves before the broker is known"
         hosts = {name: host for name, host in self.hosts.items() if name not in self._removed}
-        return Cluster(self.broker, hosts, self.groups, self.wishes)
+        return Cluster(self.broker, hosts, self.groups, self.wishes, format=self.format)
 
     def _is_newer(self, kind: str, entry: Entry[Group] | Entry[Host] | Entry[Wish]) -> bool:
         key = kind, entry.name
@@ -158,7 +164,7 @@ class PrimaryDirectory:
         self._register = register
         self._changing: dict[tuple[str, str], deque[Changed]] = {}
         self.primaries.fault = lambda: register.fault
-        for kind in (BROKER, HOSTS, GROUPS, WISHES):
+        for kind in (BROKER, HOSTS, GROUPS, WISHES, FORMAT):
             register.watch(kind)
 
     @property
@@ -185,6 +191,8 @@ class PrimaryDirectory:
                 self.primaries.hosts_seen(news.entries)
             elif news.kind is WISHES:
                 self.primaries.wishes_seen(news.entries)
+            elif news.kind is FORMAT:
+                self.primaries.format_seen(news.entries)
             else:
                 self._broker_seen(news.entries)
         return bool(seen)

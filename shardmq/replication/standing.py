@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from shardmq.replication.node.followers import AWAY, CATCHING_UP, IN_SYNC, JOINING
 from shardmq.replication.planning.cluster import Cluster
+from shardmq.replication.planning.formats import holding_back
 from shardmq.replication.planning.states import state_of
 
 Row = dict[str, Any]
@@ -74,6 +75,7 @@ def _host_row(cluster: Cluster, name: str, is_heard: bool, is_known: bool) -> Ro
         "labels": host.labels,
         "gateway": host.addresses.get("gateway", ""),
         "management": host.addresses.get("management", ""),
+        "format": host.format,
     }
 
 
@@ -103,6 +105,8 @@ def _findings(cluster: Cluster, hosts: list[Row], groups: list[Row], faults: Map
     found = [_host_away(row, groups) for row in hosts if row["state"] == "away"]
     for row in groups:
         found += _of_group(row, state, cluster.broker.replicas)
+    if held_by := holding_back(cluster):
+        found.append(_format_held(cluster, held_by))
     if faults:
         found.append(_etcd_away(faults))
     return found
@@ -199,6 +203,19 @@ def _behind(group: str, follower: Row) -> Row:
         records=follower["records"],
         bytes=follower["bytes"],
         seconds=follower["seconds"],
+    )
+
+
+def _format_held(cluster: Cluster, held_by: list[str]) -> Row:
+    names, format = " and ".join(held_by), cluster.format
+    newest = max(host.format for host in cluster.hosts.values())
+    return _finding(
+        "format-held",
+        ",".join(held_by),
+        f"stores stay in format {format}: hosts of an earlier version are {names}",
+        f"Others write format {newest}. Until all do, everything goes on as before.",
+        hosts=held_by,
+        format=format,
     )
 
 

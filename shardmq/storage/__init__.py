@@ -3,6 +3,7 @@
 engine.py           The interface of an engine: get, scan, apply a list of edits, sync, close.
 lmdb_engine.py      The engine on LMDB, with an optional redo log in front of it.
 memory_engine.py    The same in memory, for tests and for what need not survive.
+versions.py         Versions of the format of stores.
 lmdb_environment.py A store's file as LMDB sees it: locked, checked before it is touched, refused when it is not ours.
 page_map.py         Giving mapped pages back to the kernel now and then.
 backup_manifest.py  What a backup says of itself: whose it is, of which moment, and which files belong to it.

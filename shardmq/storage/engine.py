@@ -27,20 +27,6 @@ Edit = tuple[int, bytes, Bytes | None]
 Row = tuple[bytes, memoryview]
 """Key, and the value as it is stored."""
 
-VERSION: Final = 15
-"""Of the format of stores. 1: rows without checksums, but for bodies. 2: every row with one (checksums.py). 4: bodies
-that several queues have are stored once (shards/storage/schema.py). 7: segments of partitions have times. 8: there
-are topics, groups that read them, and summaries of the tags in segments. 10: messages of a batch may differ in key,
-and there are policies. 13: there are parameters of components. 15: a store may be a replica's (`ReplicaLayout`). There
-is no 3, no 5 and no 9: their digits are one wrong bit away from 1, whose rows are believed without checksums. No 11, no
-12 and no 14 either, one wrong bit away from 10."""
-
-REPLICAS_SINCE: Final = 15
-"""The first version of which a store may be a replica's."""
-
-CHECKSUMS_SINCE: Final = 2
-"""The first version in which every row has a checksum."""
-
 KEY_BYTES_MAX: Final = 511
 """The longest key; the shortest is one byte."""
 
@@ -128,7 +114,7 @@ class Engine(ABC):
     Attributes:
         file: the data file, for error texts.
         layout: what is in it.
-        version: of the format, as it was when the engine was opened.
+        version: of the format.
         space: the room under it.
         is_replicated: whether its edits go to other hosts, too.
     """
@@ -153,8 +139,11 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def raise_version(self) -> None:
-        """Note on disk that the rows are VERSION's: earlier versions refuse the store from then on.
+    def raise_version(self, version: int) -> None:
+        """Note on disk that rows are a version's from now on: earlier ones refuse the store.
+
+        Args:
+            version: VERSION at most.
 
         Raises:
             StoreUnwritable: all is as it was.

@@ -27,6 +27,7 @@ from shardmq.storage.pages.page_check import Head, Keys
 from shardmq.storage.redo.edits import LoggedEdit, edits_in, encode_edits
 from shardmq.storage.redo.log import REDO, RedoLog
 from shardmq.storage.store_copy import StoreCopy
+from shardmq.storage.versions import VERSION
 
 CHECKPOINT_SECONDS: Final = 0.25
 """How long edits stay in the redo log. Longer lets more of them cancel out, and makes the commit after it longer."""
@@ -61,6 +62,7 @@ class LmdbEngine(Engine):
         keys: by database, called with the keys of every page while the file is checked.
         reserve_bytes: see `DiskSpace`.
         margin_bytes: see `DiskSpace`.
+        new_version: of the format of a store that is made.
 
     Attributes:
         environment: LMDB's side of it.
@@ -80,8 +82,9 @@ class LmdbEngine(Engine):
         keys: Mapping[str, Keys] | None = None,
         reserve_bytes: int = RESERVE_BYTES,
         margin_bytes: int = MARGIN_BYTES,
+        new_version: int = VERSION,
     ) -> None:
-        self.environment = open_environment(folder, layout.format, layout.databases, heads, keys)
+        self.environment = open_environment(folder, layout.format, layout.databases, heads, keys, new_version)
         try:
             clear(folder)
             self.space = DiskSpace(self.environment, reserve_bytes, margin_bytes)
@@ -112,14 +115,18 @@ class LmdbEngine(Engine):
         Raises:
             StoreUnwritable: all is as it was.
         """
+        self._raise_version(VERSION, databases)
+
+    def raise_version(self, version: int) -> None:
+        self._raise_version(version, ())
+
+    def _raise_version(self, version: int, databases: Iterable[int]) -> None:
         stored_value = self.layout.stored_value
         with writing(self.environment) as transaction:
             for number in databases:
                 rewrite(transaction, self._dbs[number], partial(stored_value, number))
-            self.environment.raise_version(transaction)
-
-    def raise_version(self) -> None:
-        self.upgrade(())
+            self.environment.raise_version(transaction, version)
+        self.version = version
 
     def start(self, applied: int | None, check: Callable[[], object]) -> None:
         if self.layout.log_note is None:

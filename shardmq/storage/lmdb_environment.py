@@ -15,11 +15,12 @@ from typing import Final
 import lmdb
 
 from shardmq.errors import StoreDamaged, StoreRefused
-from shardmq.storage.engine import VERSION, Bytes
+from shardmq.storage.engine import Bytes
 from shardmq.storage.files import sync_file, sync_folder
 from shardmq.storage.folder_lock import lock_folder
 from shardmq.storage.pages.page_check import Head, Keys, check_pages
 from shardmq.storage.redo.log import REDO, REDO_ASIDE
+from shardmq.storage.versions import VERSION
 
 MAP_BYTES: Final = 1 << 40
 """Address space, not disk: a map that cannot fill before the disk does."""
@@ -43,7 +44,7 @@ class LmdbEnvironment:
         folder: where it is.
         env: the `lmdb.Environment`.
         dbs: its databases by name.
-        version: of its format, when it was opened; what is older is to be brought up to VERSION by its owner.
+        version: of its format, when it was opened; its owner brings up to date what is older.
     """
 
     folder: Path
@@ -57,9 +58,9 @@ class LmdbEnvironment:
         """The data file."""
         return self.folder / "data.mdb"
 
-    def raise_version(self, write: lmdb.Transaction) -> None:
-        """Its rows are as VERSION has them."""
-        write.put(_VERSION_KEY, b"%d" % VERSION, db=self.env.open_db(_META, txn=write))
+    def raise_version(self, write: lmdb.Transaction, version: int) -> None:
+        """Its rows are as a version has them."""
+        write.put(_VERSION_KEY, b"%d" % version, db=self.env.open_db(_META, txn=write))
 
     def close(self) -> None:
         """Close the file, then let go of the lock."""
@@ -73,6 +74,7 @@ def open_environment(
     databases: tuple[bytes, ...],
     heads: Mapping[str, Head] | None = None,
     keys: Mapping[str, Keys] | None = None,
+    new_version: int = VERSION,
 ) -> LmdbEnvironment:
     """Open a store, or make one where there is none.
 
@@ -84,6 +86,7 @@ def open_environment(
         databases: names of its databases.
         heads: by database, who wants to see its rows as they are found.
         keys: by database, who wants to see its keys.
+        new_version: of the format of a store that is made.
 
     Returns:
         The environment: every commit is synced to disk in full.
@@ -98,8 +101,8 @@ def open_environment(
             version = check_file(folder / "data.mdb", format, databases, heads, keys)
         else:
             _check_remains(folder)
-            _create(folder, format)
-            version = VERSION
+            _create(folder, format, new_version)
+            version = new_version
         env = _open(folder, len(databases))
         dbs = {name: env.open_db(name) for name in databases}
     except BaseException:
@@ -138,7 +141,7 @@ def _check_remains(folder: Path) -> None:
         )
 
 
-def _create(folder: Path, format: bytes) -> None:
+def _create(folder: Path, format: bytes, version: int) -> None:
     """Make the file aside and move it into place, so that a data.mdb that exists was once whole."""
     aside = folder / "new"
     shutil.rmtree(aside, ignore_errors=True)
@@ -147,7 +150,7 @@ def _create(folder: Path, format: bytes) -> None:
     meta = env.open_db(_META)
     with env.begin(write=True, db=meta) as transaction:
         transaction.put(_FORMAT_KEY, format)
-        transaction.put(_VERSION_KEY, b"%d" % VERSION)
+        transaction.put(_VERSION_KEY, b"%d" % version)
     env.close()
     os.rename(aside / "data.mdb", folder / "data.mdb")
     shutil.rmtree(aside)

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from shardmq.errors import StoreRefused, StoreUnwritable
-from shardmq.storage.engine import KEY_BYTES_MAX, VERSION, Edit, Engine, Layout, Room, Row
+from shardmq.storage.engine import KEY_BYTES_MAX, Edit, Engine, Layout, Room, Row
 from shardmq.storage.store_copy import StoreCopy
+from shardmq.storage.versions import VERSION
 
 ROOM_BYTES: Final = 1 << 40
 """What may be taken in: the broker's watermark of memory is the limit, not this."""
@@ -85,8 +86,8 @@ class MemoryEngine(Engine):
     def start(self, applied: int | None, check: Callable[[], object]) -> None:
         pass
 
-    def raise_version(self) -> None:
-        pass
+    def raise_version(self, version: int) -> None:
+        self.version = version
 
     def get(self, database: int, key: bytes, size: int = 0) -> memoryview | None:
         value = self.rows.values[database].get(key)

@@ -19,10 +19,11 @@ from shardmq.shards.storage.schema import (
     stored_value,
 )
 from shardmq.storage.checksums import CHECKSUM_BYTES, is_row, row_content, row_seed, was_row
-from shardmq.storage.engine import CHECKSUMS_SINCE, VERSION, Bytes, Edit
+from shardmq.storage.engine import Bytes, Edit
 from shardmq.storage.repair.closed_file import ClosedFile
 from shardmq.storage.repair.closed_log import ClosedLog
 from shardmq.storage.repair.repair import write_edits
+from shardmq.storage.versions import CHECKSUMS_SINCE, VERSION
 
 Row = tuple[bytes, bytes | None]
 """A key, and the row's content; None where that is not what was written."""

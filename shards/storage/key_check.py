@@ -18,8 +18,9 @@ from shardmq.shards.storage.schema import (
     queue_of,
 )
 from shardmq.storage.checksums import row_seed
-from shardmq.storage.engine import CHECKSUMS_SINCE, Engine
+from shardmq.storage.engine import Engine
 from shardmq.storage.pages.page_check import Head, Keys
+from shardmq.storage.versions import CHECKSUMS_SINCE
 
 _PAIRS: Final = ((INDEX, SEGMENTS), (STAGES, STAGED))
 

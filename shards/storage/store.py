@@ -47,9 +47,10 @@ from shardmq.shards.storage.shared_bodies import SharedBodies, missing_bodies
 from shardmq.shards.storage.staging_table import StagingTable
 from shardmq.shards.storage.timer_table import TimerTable
 from shardmq.shards.storage.write_batch import WriteBatch
-from shardmq.storage.engine import CHECKSUMS_SINCE, VERSION, Engine, Room
+from shardmq.storage.engine import Engine, Room
 from shardmq.storage.lmdb_engine import LmdbEngine
 from shardmq.storage.store_copy import StoreCopy
+from shardmq.storage.versions import CHECKSUMS_SINCE, VERSION
 from shardmq.topology.entities import Queue
 
 _PAGE_BYTES: Final = 4096
@@ -134,15 +135,19 @@ class Store:
             raise
 
     @staticmethod
-    def opened(folder: Path) -> tuple[LmdbEngine, KeyCheck]:
+    def opened(folder: Path, new_version: int = VERSION) -> tuple[LmdbEngine, KeyCheck]:
         """Open the engine of a store on disk, or make one; returns with it what was seen of its keys.
+
+        Args:
+            folder: of this shard alone.
+            new_version: of the format of a store that is made.
 
         Raises:
             StoreRefused: in use, damaged, of another program or format. Nothing in it was touched.
             StoreUnwritable: its disk does not take anything.
         """
         keys = KeyCheck()
-        return LmdbEngine(folder, LAYOUT, keys.heads, keys.keys), keys
+        return LmdbEngine(folder, LAYOUT, keys.heads, keys.keys, new_version=new_version), keys
 
     def damaged_cursors(self, queue: int, group: str) -> list[tuple[bytes, bytes]]:
         """Return the rows that are damaged of a group's cursor in a partition, keys and values as they are now."""

@@ -78,6 +78,11 @@ class Process:
     def has_ended(self) -> bool:
         return self._process.poll() is not None
 
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._process.poll()
+
     def freeze(self) -> None:
         """SIGSTOP, and wait until it stands."""
         os.kill(self.pid, signal.SIGSTOP)

@@ -154,9 +154,9 @@ def test_later_versions_find_their_own_code_and_go_there_and_back_and_on_to_the_
     here = Build(None)
     for build in islice(upgrades(tmp_path), 4):
         told = """if True:
-            import shardmq.shards, shardmq.version, shardmq.storage.engine as engine
+            import shardmq.shards, shardmq.version, shardmq.storage.versions as versions
             from shardmq.storage.lmdb_environment import _VERSIONS
-            print(shardmq.version.VERSION, engine.VERSION, max(_VERSIONS.values()), shardmq.shards.__file__)"""
+            print(shardmq.version.VERSION, versions.VERSION, max(_VERSIONS.values()), shardmq.shards.__file__)"""
         done = subprocess.run(
             [sys.executable, "-P", "-c", told],
             env=os.environ | build.variables,

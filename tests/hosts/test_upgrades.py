@@ -1,10 +1,7 @@
-"""A version with another format of stores comes to three hosts: what the pages say of it, alone and all together."""
+"""A version with another format of stores comes to three hosts, one after the other, while clients publish."""
 
 import re
-import shutil
-import signal
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import pytest
@@ -15,19 +12,19 @@ from shardmq.cmd.terminal.exit_codes import EXIT_CONFIG
 from shardmq.coordinator.storage.schema import LAYOUT as REGISTRY
 from shardmq.errors import StoreRefused
 from shardmq.shards.storage.schema import LAYOUT as SHARD
-from shardmq.storage.engine import VERSION
 from shardmq.storage.lmdb_environment import check_file
+from shardmq.storage.versions import VERSION
 from tests.hosts.deployed import DeployedBroker, DeployedEtcd
 from tests.hosts.faults.builds import Build, later
-from tests.hosts.hosts import CLIENT, NAMES, Hosts
-from tests.hosts.publishing import check, end, goes_on, publishing
+from tests.hosts.hosts import NAMES, Hosts
+from tests.hosts.publishing import check, goes_on, publishing
 from tests.running import without
 
-GROUPS: Final = ("coordinator", "shard-0", "shard-1")
 NEXT, NEXT_BUT_ONE = 16, 18
 """Formats of stores as the next ones could be; 17 is one wrong bit away from 15."""
 
-REFUSAL: Final = f"has format version %d; this shardmq reads {VERSION} and older; use the one that wrote it"
+MARKED: Final = f"has format version %d; this shardmq reads {VERSION} and older; use the one that wrote it"
+"""What a version of before says of a store."""
 
 
 @pytest.fixture(scope="module")
@@ -52,128 +49,124 @@ def newest(tmp_path_factory: pytest.TempPathFactory) -> Build:
     return later(tmp_path_factory.mktemp("newest"), 2, NEXT_BUT_ONE)
 
 
-def install(broker: DeployedBroker, name: str, build: Build) -> None:
-    """Have a host start in another version from now on."""
-    broker.variables[name] = build.variables
-
-
-def upgrade_alone(broker: DeployedBroker, name: str, build: Build) -> None:
-    """Upgrade one host, and wait until it says what the pages quote, to each replica that it has a group with."""
+def upgrade(broker: DeployedBroker, name: str, build: Build) -> None:
+    """Have a host run another version, as the page says: its unit stops, which waits until it may, and starts."""
     broker.stop(name)
-    install(broker, name, build)
+    broker.variables[name] = build.variables
     broker.start(name)
-    for group in GROUPS:
-        replicas = broker.group(group)["replicas"]
-        for other in {*replicas} - {name} if name in replicas else ():
-            said = (
-                f"{name}.{group} has a store of format {NEXT}, and {other}.{group} one of format {VERSION}; "
-                "replicas copy rows as they are: update both hosts to the same version of shardmq"
-            )
-            broker.wait_for(lambda said=said: said in broker.ups[name].output.read_text(), f"{name} says: {said}")
+    broker.wait_for(broker.is_whole, f"all groups are whole, {name} included")
 
 
-def is_left_out(broker: DeployedBroker, name: str) -> bool:
-    """Whether a host leads nothing, and is in sync in nothing."""
-    groups = [broker.group(group) for group in GROUPS]
-    return not any(name in (group["primary"], *group["in_sync"]) for group in groups)
+def order(broker: DeployedBroker, *words: str) -> None:
+    """Have an operator's command done."""
+    done = broker.on(NAMES[0], *command(*words))
+    assert done.returncode == 0, done.stderr
 
 
-def refuse(broker: DeployedBroker, *names: str) -> None:
-    """Start the older version on hosts whose stores are newer: it ends, and says why."""
-    for name in names:
-        install(broker, name, Build(None))
-        broker.launch(name)
-    for name in names:
-        broker.wait_for(lambda name=name: broker.ups[name].has_ended, f"{name} refuses to start")
-        said = broker.ups[name].output.read_text()
-        assert REFUSAL % NEXT in said
-        assert f'"exit_code":{EXIT_CONFIG}' in said
+def transfer(broker: DeployedBroker, group: str, name: str) -> None:
+    """Have a host lead a group."""
+    if broker.group(group)["primary"] != name:
+        order(broker, "shard", "transfer", group, name)
+        broker.wait_for(lambda: broker.group(group)["primary"] == name, f"{name} leads {group}")
 
 
-def refusals(broker: DeployedBroker, name: str) -> set[str]:
-    """Why the older version refuses the stores of a host that stands; "" for one that it does not."""
+def formats(broker: DeployedBroker) -> list[int]:
+    """The newest format that each host writes."""
+    return [row["format"] for row in broker.told("host", "list")]
+
+
+def replicas(broker: DeployedBroker) -> set[tuple[str, str]]:
+    """Host and group of each replica."""
+    return {(host, row["shard"]) for row in broker.told("shard", "list") for host in row["replicas"]}
+
+
+def have_risen(broker: DeployedBroker, format: int) -> bool:
+    """Whether all replicas have said that their stores have risen to a format."""
+    said = "".join(up.output.read_text() for up in broker.ups.values())
+    risen = {*re.findall(rf"(\w+)\.([\w-]+): the store has format {format} after", said)}
+    return risen >= replicas(broker)
+
+
+def refuse(broker: DeployedBroker, name: str, build: Build, format: int) -> None:
+    """Start a version on a host that writes no stores of the broker's format: it ends, and says why."""
+    broker.variables[name] = build.variables
+    broker.launch(name)
+    broker.wait_for(lambda: broker.ups[name].has_ended, f"{name} refuses to start")
+    said = broker.ups[name].output.read_text()
+    assert f"the broker's stores have format {format}, and this shardmq writes {build.format} at most; install" in said
+    assert broker.ups[name].exit_code == EXIT_CONFIG
+
+
+def formats_when_killed(broker: DeployedBroker) -> set[int]:
+    """Kill all hosts; returns the formats of their replicas' stores."""
     found = set()
-    for file in broker.data_dir(name).glob("*/data.mdb"):
-        layout = REGISTRY if file.parent.name == "coordinator" else SHARD
+    places = replicas(broker)
+    for name in NAMES:
+        broker.kill(name)
+    for host, group in places:
+        layout = REGISTRY if group == "coordinator" else SHARD
         try:
-            check_file(file, layout.format, layout.databases)
-            found.add("")
+            found.add(check_file(broker.data_dir(host) / group / "data.mdb", layout.format, layout.databases))
         except StoreRefused as refusal:
-            found.add(refusal.text.removeprefix(f"{file} "))
+            found |= {number for number in (NEXT, NEXT_BUT_ONE) if MARKED % number in refusal.text}
     return found
 
 
-def test_a_host_upgraded_alone_is_left_out_and_goes_back_with_an_empty_directory_while_publishing_goes_on(
+def test_a_host_that_is_upgraded_alone_is_in_sync_and_leads_and_goes_back_with_its_stores(
     broker: DeployedBroker, newer: Build
 ) -> None:
     broker.wait_for(broker.is_whole, "all groups are whole")
     publisher = publishing(broker)
-    name = broker.group("shard-0")["primary"]
-    upgrade_alone(broker, name, newer)
+    first = broker.group("shard-0")["in_sync"][0]
+    upgrade(broker, first, newer)
+    assert sorted(formats(broker)) == [VERSION, VERSION, NEXT]
+    transfer(broker, "shard-0", first)
     goes_on(broker, publisher)
-    assert is_left_out(broker, name)
-    url = f"shardmq://app:secret@{broker.hosts[name].address}/"
-    done = broker.on(CLIENT, *command("queue", "list", "--url", url))
-    assert done.returncode == 0, f"its gateway serves: {done.stderr}"
 
-    broker.stop(name)
-    refuse(broker, name)
+    upgrade(broker, first, Build(None))
     goes_on(broker, publisher)
-    assert is_left_out(broker, name)
-
-    shutil.rmtree(broker.data_dir(name))
-    broker.start(name)
-    broker.wait_for(broker.is_whole, "the host has taken its replicas from the others")
     check(broker, publisher)
 
 
-def test_all_stop_and_are_upgraded_and_nothing_confirmed_is_lost_and_the_older_version_refuses_their_stores(
+def test_stores_have_the_newer_format_once_the_last_host_writes_it_and_nobody_stands_still(
     broker: DeployedBroker, newer: Build
 ) -> None:
-    """One of them was upgraded before the others, and has missed what was published since."""
-    broker.wait_for(broker.is_whole, "all groups are whole")
     publisher = publishing(broker)
-    early = broker.group("shard-1")["primary"]
-    upgrade_alone(broker, early, newer)
-    goes_on(broker, publisher)
-    end(broker, publisher)
-    with ThreadPoolExecutor() as stopping:  # at the same time, as the page says
-        list(stopping.map(broker.stop, NAMES))
     for name in NAMES:
-        assert refusals(broker, name) == {REFUSAL % NEXT if name == early else ""}
-        install(broker, name, newer)
+        assert not any(f"has format {NEXT}" in up.output.read_text() for up in broker.ups.values())
+        upgrade(broker, name, newer)
+        goes_on(broker, publisher)
+    assert formats(broker) == [NEXT] * 3
+    broker.wait_for(lambda: have_risen(broker, NEXT), "all stores have risen")
+    check(broker, publisher)
+
+    assert formats_when_killed(broker) == {NEXT}
+    refuse(broker, NAMES[0], Build(None), NEXT)
+    broker.variables[NAMES[0]] = newer.variables
     broker.start(*NAMES)
-    broker.wait_for(broker.is_whole, "all groups are whole again")
-    check(broker, publisher)
-
-    for name in NAMES:
-        broker.kill(name)
-        assert refusals(broker, name) == {REFUSAL % NEXT}
-    refuse(broker, *NAMES)
 
 
-def test_hosts_that_are_upgraded_one_after_the_other_all_the_same_are_still_needed_and_lose_nothing(
+def test_a_host_that_was_away_and_removed_when_stores_rose_comes_back_when_it_is_upgraded(
     broker: DeployedBroker, newer: Build, newest: Build
 ) -> None:
-    """Against the page: a shard stands still while the only host starts that is in sync."""
-    for name in NAMES:
-        install(broker, name, newer)
-    broker.start(*NAMES)
     broker.wait_for(broker.is_whole, "all groups are whole")
     publisher = publishing(broker)
-    for name in NAMES:
-        if name == NAMES[0]:
-            broker.stop(name)
-        else:
-            done = broker.on(name, *command("host", "hand-over", "--wait", "1"))
-            assert re.search(rf"host '{name}' is still needed after 1 s: \S+ is not in sync on ", done.stderr), done
-            broker.ups[name].signal(signal.SIGTERM)
-            broker.wait_for(lambda name=name: broker.ups[name].has_ended, f"{name} stops")
-        install(broker, name, newest)
-        broker.start(name)
-    broker.wait_for(broker.is_whole, "all groups are whole, in the newest version")
+    *others, gone = NAMES
+    broker.kill(gone)
+    order(broker, "host", "drain", gone, "--wait", "60")
+    for name in others:
+        upgrade(broker, name, newest)
+        goes_on(broker, publisher)
+    assert formats(broker) == [NEXT_BUT_ONE, NEXT_BUT_ONE, NEXT]
+    assert not have_risen(broker, NEXT_BUT_ONE), "it may come back"
+    order(broker, "host", "remove", gone)
+    broker.wait_for(lambda: have_risen(broker, NEXT_BUT_ONE), "the stores of the others rise")
+
+    refuse(broker, gone, newer, NEXT_BUT_ONE)
+    broker.variables[gone] = newest.variables
+    broker.start(gone)
+    broker.wait_for(lambda: broker.told("host", "list")[-1]["in_sync"], "it has replicas again")
     goes_on(broker, publisher)
     check(broker, publisher)
-    for name in NAMES:
-        broker.kill(name)
-        assert refusals(broker, name) == {REFUSAL % NEXT_BUT_ONE}
+    broker.wait_for(lambda: have_risen(broker, NEXT_BUT_ONE), "all stores have risen")
+    assert formats_when_killed(broker) == {NEXT_BUT_ONE}

@@ -100,3 +100,11 @@ def test_without_the_coordinator_nobody_is_called_away_whom_no_primary_misses() 
     shard = {"process": "a.shard-0", "role": "shard", "host": "a", "followers": [follower("b", "away")]}
     found = standing(cluster, [shard])
     assert {row["host"]: row["state"] for row in found["hosts"]} == {"a": "up", "b": "away", "c": "unknown"}
+
+
+def test_hosts_that_hold_back_the_format_of_stores_are_named() -> None:
+    hosts = {"a": Host("s", format=16), "b": Host("s", format=16), "c": Host("s")}
+    found = seen(Group("f00d", 3, "a", ("a", "b"), ("a", "b")), follower("b", "in sync"), hosts=hosts)
+    assert titles(found) == {"format-held": "stores stay in format 15: hosts of an earlier version are c"}
+    assert found["findings"][0]["evidence"] == "Others write format 16. Until all do, everything goes on as before."
+    assert [row["format"] for row in found["hosts"]] == [16, 16, 15]

@@ -22,7 +22,7 @@ COLUMNS: Final = (
     *numbers("leads", "replicas", "in_sync"),
     *names("gateway", "management"),
     Column("labels", is_wrapped=True),
-    *extras("addresses", "session"),
+    *extras("addresses", "session", "format"),
 )
 
 WAIT: Final = click.option(

@@ -12,8 +12,8 @@ from shardmq.cmd.run.hosts.options import JOIN_VARIABLE
 from shardmq.cmd.terminal.output import CommandFailed
 from shardmq.replication.etcd.errors import Unreachable
 from shardmq.replication.etcd.url import EtcdUrl, parse
-from shardmq.replication.etcd.values import BROKER, GROUPS, HOSTS, LOADS, WISHES, Kind
-from shardmq.replication.planning.cluster import Cluster
+from shardmq.replication.etcd.values import BROKER, FORMAT, GROUPS, HOSTS, LOADS, WISHES, Kind
+from shardmq.replication.planning.cluster import FIRST_FORMAT, Cluster
 
 if TYPE_CHECKING:  # replicas' stores come along with these, which no list of commands needs
     from shardmq.replication.etcd.background import BackgroundRegister
@@ -67,7 +67,7 @@ class BrokerRegister:
         """
         from shardmq.replication.etcd.news import Failed, Listed
 
-        kinds: tuple[Kind[Any], ...] = (BROKER, HOSTS, GROUPS, WISHES, LOADS)
+        kinds: tuple[Kind[Any], ...] = (BROKER, HOSTS, GROUPS, WISHES, LOADS, FORMAT)
         for kind in kinds:
             self._register.list(kind, ANSWER_SECONDS)
         found: dict[str, dict[str, Any]] = {}
@@ -82,8 +82,8 @@ class BrokerRegister:
             raise CommandFailed(
                 f"{self._url} has no broker; name the prefix that its hosts have in --join, or start the first of them"
             )
-        hosts, groups, wishes, loads = (found[kind.folder] for kind in kinds[1:])
-        return Cluster(broker, hosts, groups, wishes, loads)
+        hosts, groups, wishes, loads, formats = (found[kind.folder] for kind in kinds[1:])
+        return Cluster(broker, hosts, groups, wishes, loads, formats.get("", FIRST_FORMAT).version)
 
     def change(self, kind: Kind[Any], name: str, edit: "Edit[Any]") -> bool:
         """Have a value be what it should be; returns whether it was changed.

@@ -23,6 +23,7 @@ def host_rows(cluster: Cluster) -> list[Row]:
                 "labels": host.labels,
                 "addresses": host.addresses,
                 "session": host.session,
+                "format": host.format,
             }
         )
     return rows

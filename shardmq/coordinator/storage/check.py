@@ -28,11 +28,12 @@ from shardmq.coordinator.storage.schema import (
 from shardmq.errors import StoreDamaged
 from shardmq.replication.store.touched_keys import is_replica_row
 from shardmq.storage.checksums import row_content
-from shardmq.storage.engine import CHECKSUMS_SINCE, Bytes, Edit
+from shardmq.storage.engine import Bytes, Edit
 from shardmq.storage.repair.closed_file import ClosedFile
 from shardmq.storage.repair.closed_log import ClosedLog
 from shardmq.storage.repair.findings import Finding
 from shardmq.storage.repair.repair import write_edits
+from shardmq.storage.versions import CHECKSUMS_SINCE
 from shardmq.topology.entities import Queue
 
 _NAMES: Final = {

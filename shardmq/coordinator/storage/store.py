@@ -42,9 +42,10 @@ from shardmq.coordinator.storage.write_batch import WriteBatch
 from shardmq.errors import StartupRefused, StoreDamaged, Unavailable
 from shardmq.replication.store.note import refuse_replica
 from shardmq.runtime.clock import ClockNote
-from shardmq.storage.engine import CHECKSUMS_SINCE, VERSION, Engine
+from shardmq.storage.engine import Engine
 from shardmq.storage.lmdb_engine import LmdbEngine
 from shardmq.storage.store_copy import StoreCopy
+from shardmq.storage.versions import CHECKSUMS_SINCE, VERSION
 from shardmq.topology.cascade import cascade
 from shardmq.topology.changes import Change
 from shardmq.topology.entities import (

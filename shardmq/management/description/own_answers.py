@@ -271,7 +271,10 @@ class Process(TypedDict):
 
 
 class Host(TypedDict):
-    """A host of a broker on several: how many shards it leads, has replicas of, and is in sync in."""
+    """A host of a broker on several: how many shards it leads, has replicas of, and is in sync in.
+
+    `format` is the newest format of stores that it writes.
+    """
 
     host: str
     state: Literal["up", "draining", "stopping", "away", "stopped", "unknown"]
@@ -282,6 +285,7 @@ class Host(TypedDict):
     labels: dict[str, str]
     gateway: str
     management: str
+    format: int
 
 
 class Follower(TypedDict):

@@ -21,6 +21,7 @@ KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "etcd-away": (ERROR,),
     "expires-unread": (WARNING,),
     "falls-behind": (WARNING,),
+    "format-held": (WARNING,),
     "group-damaged": (ERROR,),
     "group-lags": (WARNING,),
     "group-unled": (ERROR,),

@@ -1,8 +1,8 @@
 """The values of the register: what is kept in etcd of a broker, its hosts, its groups, and wishes for them. No I/O.
 
-A group's value is the core's. Keys are `/prefix/broker`, `/prefix/hosts/NAME`, `/prefix/groups/NAME` and
-`/prefix/wishes/NAME` of a group. Values are JSON objects, which people can read with etcdctl; fields that are not known
-here are left alone in reading, as a newer version may have written them.
+A group's value is the core's. Keys are `/prefix/broker`, `/prefix/format`, `/prefix/hosts/NAME`, `/prefix/groups/NAME`
+and `/prefix/wishes/NAME` of a group. Values are JSON objects, which people can read with etcdctl; fields that are not
+known here are left alone in reading, as a newer version may have written them.
 """
 
 from typing import Final, Generic, TypeVar
@@ -11,6 +11,7 @@ import msgspec
 
 from shardmq.replication.core.group import Group
 from shardmq.replication.etcd.errors import UnreadableValue
+from shardmq.storage.versions import REPLICAS_SINCE
 
 
 class Growth(msgspec.Struct, frozen=True):
@@ -61,6 +62,16 @@ class Broker(msgspec.Struct, frozen=True):
     growth: Growth | None = None
 
 
+class StoreFormat(msgspec.Struct, frozen=True):
+    """Of the stores of all replicas. It is not in `Broker`, which versions write that know of no format.
+
+    Attributes:
+        version: the newest that may be in them.
+    """
+
+    version: int
+
+
 class Host(msgspec.Struct, frozen=True):
     """One host.
 
@@ -71,6 +82,7 @@ class Host(msgspec.Struct, frozen=True):
         is_draining: whether it is to have no replicas any more, until an operator says otherwise.
         is_stopping: whether it is to lead nothing, until its next start.
         readiness: its answer to the newest question whether shards can be added; None before the first one.
+        format: the newest format of stores that its shardmq writes; versions that say nothing write the first.
     """
 
     session: str
@@ -79,6 +91,7 @@ class Host(msgspec.Struct, frozen=True):
     is_draining: bool = False
     is_stopping: bool = False
     readiness: Readiness | None = None
+    format: int = REPLICAS_SINCE
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -133,6 +146,8 @@ def fault_of(value: msgspec.Struct) -> str:
         return "a move has a target"
     if isinstance(value, Host) and not value.session:
         return "a host has a session"
+    if isinstance(value, StoreFormat) and value.version < REPLICAS_SINCE:
+        return f"stores of replicas have format {REPLICAS_SINCE} or a later one"
     return _fault_of_group(value) if isinstance(value, Group) else ""
 
 
@@ -168,6 +183,7 @@ class Kind(msgspec.Struct, Generic[Value], frozen=True):
 
 
 BROKER: Final = Kind("broker", Broker, is_single=True)
+FORMAT: Final = Kind("format", StoreFormat, is_single=True)
 HOSTS: Final = Kind("hosts", Host)
 GROUPS: Final = Kind("groups", Group)
 WISHES: Final = Kind("wishes", Wish)

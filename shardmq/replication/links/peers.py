@@ -18,7 +18,7 @@ from shardmq.replication.core.messages import Message
 from shardmq.replication.links.outgoing import Outgoing
 from shardmq.replication.links.wire import Taken, ToReplica, opened, sealed, size_of
 from shardmq.replication.store.faults import EnvelopeDamaged
-from shardmq.storage.engine import VERSION, Engine
+from shardmq.storage.engine import Engine
 
 TAKEN_BYTES: Final = 1 << 20
 """Between two times that a replica is told how much of what it says was read; the rest is told with the next tick."""
@@ -79,7 +79,6 @@ class PeerLinks:
         self._group = group
         self._engine = engine
         self._broker = broker
-        self._format = VERSION
         self._listener: Listener[ToReplica] = Listener(context, listen_address, REPLICA, self.name, ToReplica)
         self._listener.reason_against = self._reason_against
         self._listener.silence_seconds = SILENCE_SECONDS
@@ -114,6 +113,11 @@ class PeerLinks:
                 self.generation += 1
         self._addresses = others
         self._call()
+
+    def format_has_risen(self) -> None:
+        """Call as a replica whose store has another format, where sessions end from now on."""
+        for outgoing in self._outgoing.values():
+            outgoing.dialer.call_as(self._broker, self._engine.version)
 
     def send(self, to: str, message: Message) -> None:
         """Send a message with the next flush. It is lost where the other one is not there, which is told later."""
@@ -189,7 +193,7 @@ class PeerLinks:
             except StartupRefused as fault:
                 self._complain(host, str(fault))
                 continue
-            dialer.call_as(self._broker, self._format)
+            dialer.call_as(self._broker, self._engine.version)
             dialer.silence_seconds = SILENCE_SECONDS
             self._outgoing[host] = Outgoing(dialer, peer, host in self._left)
             self.generation += 1
@@ -224,10 +228,11 @@ class PeerLinks:
             return f"{self.name} replicates with its group's replicas on other hosts alone"
         if hello.broker != self._broker:
             return f"{self.name} is another broker's here; give each broker its own prefix in etcd, and its own ports"
-        if hello.generation != self._format:
+        if hello.generation != self._engine.version:
             return (
-                f"{hello.name} has a store of format {hello.generation}, and {self.name} one of format {self._format}; "
-                "replicas copy rows as they are: update both hosts to the same version of shardmq"
+                f"{hello.name} has a store of format {hello.generation}, and {self.name} one of format "
+                f"{self._engine.version}; replicas copy rows as they are: update both hosts to the same version of "
+                "shardmq"
             )
         return ""
 

@@ -49,8 +49,8 @@ class PrimaryEngine(Engine):
     def start(self, applied: int | None, check: Callable[[], object]) -> None:
         """Do nothing: the replica has opened the redo log."""
 
-    def raise_version(self) -> None:
-        """Do nothing: the replica has raised it."""
+    def raise_version(self, version: int) -> None:
+        """Do nothing: the replica raises it, with all others of its broker."""
 
     def apply(self, edits: Iterable[Edit], size: int | None = None, touched: int = 0) -> None:
         """Send edits as a record, and make them durable here; see `Engine.apply`.

@@ -21,10 +21,11 @@ from shardmq.replication.core.messages import Handover
 from shardmq.replication.core.replica import Replica
 from shardmq.replication.core.timing import TRANSFER_SECONDS
 from shardmq.replication.etcd.news import ForGroup, Seen
-from shardmq.replication.etcd.values import HOSTS, WISHES
+from shardmq.replication.etcd.values import FORMAT, HOSTS, WISHES
 from shardmq.replication.node.engine import PrimaryEngine
 from shardmq.replication.node.errors import NotPrimary
 from shardmq.replication.node.followers import Followers
+from shardmq.replication.node.format import RisingFormat
 from shardmq.replication.node.heir import Heir
 from shardmq.replication.node.neighbours import GroupRegister, Links
 from shardmq.replication.node.news import Addresses, Wishes
@@ -106,9 +107,11 @@ class ReplicaNode:
         self._heir = Heir(clock)
         self._ticked_at = self._links_at = self._room_at = float("-inf")
         self._carry = cast("dict[type, Callable[[Any], None]]", self._carriers())
+        format = RisingFormat(f"{host}.{group}", store.engine, self.engine, links)
+        self._hear: dict[Any, Any] = {HOSTS: self._addresses.seen, WISHES: self._wishes.seen, FORMAT: format.seen}
         register.watch_group(group)
-        register.watch(HOSTS)
-        register.watch(WISHES)
+        for kind in self._hear:
+            register.watch(kind)
 
     def _carriers(self) -> dict[Any, Any]:
         return {
@@ -123,9 +126,7 @@ class ReplicaNode:
             effects.Accepted: lambda _: None,
             effects.Rejected: self._rejected,
             effects.Released: lambda _: None,
-            effects.Transferred: self._tell,
-            effects.UncleanElection: self._tell,
-            effects.CommandRefused: self._tell,
+            **dict.fromkeys((effects.Transferred, effects.UncleanElection, effects.CommandRefused), self._tell),
         }
 
     # What the owner asks
@@ -200,6 +201,7 @@ class ReplicaNode:
 
         Raises:
             StoreUnwritable: a commit may not be on disk. The process must end.
+            StoreRefused: the broker's stores have a later format than this shardmq writes.
         """
         for event in self._links.receive():
             self._step(event)
@@ -279,10 +281,8 @@ class ReplicaNode:
         for news in self._register.take():
             if isinstance(news, ForGroup) and news.group == self.name:
                 self._step(news.event)
-            elif isinstance(news, Seen) and news.kind is HOSTS:
-                self._addresses.seen(news.entries)
-            elif isinstance(news, Seen) and news.kind is WISHES:
-                self._wishes.seen(news.entries)
+            elif isinstance(news, Seen):
+                self._hear[news.kind](news.entries)
         self._find_peers()
 
     def _find_peers(self) -> None:

@@ -19,6 +19,7 @@ from shardmq.replication.store.note import note_edit
 from shardmq.replication.store.replica import KEY_BYTES, NOTE_BYTES, Replica, start_replica
 from shardmq.storage.engine import Bytes, Edit, Engine, Layout
 from shardmq.storage.lmdb_engine import LmdbEngine
+from shardmq.storage.versions import REPLICAS_SINCE
 
 BATCH_BYTES_MAX: Final = 8 << 20
 """Records that are written together: what a disk takes well within the time between two beats."""
@@ -76,7 +77,7 @@ class ReplicaStore:
             StoreRefused: in use, damaged, of another kind or version, or not a replica's. Nothing in it was touched.
             StoreUnwritable: its disk does not take anything.
         """
-        engine = LmdbEngine(folder, layout)
+        engine = LmdbEngine(folder, layout, new_version=REPLICAS_SINCE)
         try:
             return cls.started(engine)
         except BaseException:

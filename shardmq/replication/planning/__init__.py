@@ -5,6 +5,7 @@
 cluster.py   What etcd says of a broker: hosts, groups, wishes, and sums over them.
 steps.py     A change of one key.
 replicas.py  New groups, learners, replicas that leave, an even spread.
+formats.py   When the format of stores rises.
 leaders.py   Who leads: nobody on hosts that stop, and all others share the load.
 stops.py     Whether a host may stop: others lead, and every group is whole without it.
 wishes.py    What an operator may wish of hosts and groups, checked.

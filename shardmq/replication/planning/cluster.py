@@ -7,12 +7,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from shardmq.replication.core.group import Group
-from shardmq.replication.etcd.values import Broker, Host, Load, Loads, Wish
+from shardmq.replication.etcd.values import Broker, Host, Load, Loads, StoreFormat, Wish
+from shardmq.storage.versions import REPLICAS_SINCE
 
 COORDINATOR: Final = "coordinator"
 """The name of the coordinator's group."""
 
 NO_WISH: Final = Wish()
+
+FIRST_FORMAT: Final = StoreFormat(REPLICAS_SINCE)
+"""Of stores while etcd says nothing of it."""
 
 IDLE_CORES: Final = 0.05
 """What a primary counts for that has nothing to do, and the unit in which loads are compared: less is noise."""
@@ -38,6 +42,7 @@ class Cluster:
         groups: that there are, by name.
         wishes: by name of the group.
         measured: what each host has measured, by its name.
+        format: of stores.
     """
 
     broker: Broker
@@ -45,6 +50,7 @@ class Cluster:
     groups: Mapping[str, Group] = field(default_factory=dict)
     wishes: Mapping[str, Wish] = field(default_factory=dict)
     measured: Mapping[str, Loads] = field(default_factory=dict)
+    format: int = FIRST_FORMAT.version
 
     @property
     def usable(self) -> list[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from shardmq.replication.planning.cluster import Cluster
+from shardmq.replication.planning.formats import rise
 from shardmq.replication.planning.leaders import balance, evacuations
 from shardmq.replication.planning.replicas import departures, ended_moves, evening_out, learners, new_groups
 from shardmq.replication.planning.steps import Step
@@ -20,7 +21,8 @@ def plan(cluster: Cluster, new_incarnation: Callable[[], str], is_calm: bool = T
         is_calm: whether no group has changed for a while. A replica that has just handed over starts again, and could
             not take over: leaders are evened out later.
     """
-    urgent = [
+    urgent: list[Step] = [
+        *rise(cluster),
         *new_groups(cluster, new_incarnation),
         *evacuations(cluster),
         *learners(cluster),

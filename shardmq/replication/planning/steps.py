@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from shardmq.replication.core.group import Group
-from shardmq.replication.etcd.values import Wish
+from shardmq.replication.etcd.values import StoreFormat, Wish
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,4 +40,21 @@ class WishStep:
     reason: str
 
 
-Step = GroupStep | WishStep
+@dataclass(frozen=True, slots=True)
+class FormatStep:
+    """Another format of all stores.
+
+    Attributes:
+        before: that of the first stores that replicas had, where etcd has none.
+        after: the format then.
+        reason: for the log.
+        name: "", as there is one.
+    """
+
+    before: StoreFormat
+    after: StoreFormat
+    reason: str
+    name: str = ""
+
+
+Step = GroupStep | WishStep | FormatStep

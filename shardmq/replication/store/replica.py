@@ -6,7 +6,8 @@ from shardmq.errors import StoreRefused
 from shardmq.replication.core.note import BEGINNING, Note
 from shardmq.replication.store.note import damaged, note_edit, read_note, replicas_of
 from shardmq.replication.store.touched_keys import TouchedKeys
-from shardmq.storage.engine import REPLICAS_SINCE, VERSION, Engine
+from shardmq.storage.engine import Engine
+from shardmq.storage.versions import REPLICAS_SINCE
 
 NOTE_BYTES: Final = 256
 """About what a commit has beside a record and its keys: the note."""
@@ -45,7 +46,7 @@ class Replica:
 def start_replica(engine: Engine) -> None:
     """Open the redo log of an engine; an empty store becomes that of a newcomer.
 
-    One of an earlier version becomes VERSION's, so that no earlier shardmq opens it with rows that it does not know.
+    One of an earlier version stays so until all hosts of its broker write a later one (node/format.py).
 
     Raises:
         StoreRefused: the store is damaged, or not a replica's.
@@ -65,8 +66,6 @@ def start_replica(engine: Engine) -> None:
                 "replaced by a replica's; move the folder away first"
             )
         engine.apply([note_edit(engine, Note("", copied=BEGINNING), 0.0)])
-    if engine.version < VERSION:
-        engine.raise_version()
 
 
 def _applied(engine: Engine) -> int | None:

@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from shardmq.storage.engine import VERSION as FORMAT
+from shardmq.storage.versions import VERSION as FORMAT
 from shardmq.version import VERSION
 from tests.docs.document import ROOT
 
@@ -34,7 +34,7 @@ class Build:
     @property
     def format(self) -> int:
         """Of its stores."""
-        return int(self._found(_FORMAT, "storage/engine.py"))
+        return int(self._found(_FORMAT, "storage/versions.py"))
 
     @property
     def variables(self) -> dict[str, str]:
@@ -60,7 +60,7 @@ def later(folder: Path, patches: int = 1, format: int = FORMAT) -> Build:
     release, _, patch = VERSION.rpartition(".")
     _change(tree / "version.py", f'"{VERSION}"', f'"{release}.{int(patch) + patches}"')
     if format != FORMAT:
-        _change(tree / "storage" / "engine.py", f"\nVERSION: Final = {FORMAT}\n", f"\nVERSION: Final = {format}\n")
+        _change(tree / "storage" / "versions.py", f"\nVERSION: Final = {FORMAT}\n", f"\nVERSION: Final = {format}\n")
         known = [f'b"{number}": {number}' for number in range(FORMAT, format + 1)]
         _change(tree / "storage" / "lmdb_environment.py", known[0], ", ".join(known))
     return Build(folder)

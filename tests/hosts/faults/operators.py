@@ -141,13 +141,12 @@ class Operators:
         return "", nothing
 
     def _rolling_upgrade(self, _fault: Fault) -> tuple[str, End]:
-        """To the next version. With another format of stores, no host is in sync with one of before: none waits."""
-        before, self.runs = self.runs, next(self._upgrades)
+        """To the next version."""
+        self.runs = next(self._upgrades)
         for name in NAMES:
             self._broker.variables[name]["PYTHONPATH"] = import_path(self.runs.folder)
             self._restart(name)
-            if self.runs.format == before.format:
-                self._wait_until_whole(name)
+            self._wait_until_whole(name)
             address = self._broker.hosts[name].address
             with shardmq.connect(f"shardmq://app:secret@{address}:5672/", timeout=30) as connection:
                 runs = connection.server_properties["version"]

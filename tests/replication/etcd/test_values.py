@@ -23,7 +23,7 @@ def test_people_can_read_them_and_newer_versions_may_add_to_them() -> None:
     written = encode(Host("1a2b"), "s-1")
     assert written == (
         b'{"session": "1a2b", "addresses": {}, "labels": {}, "is_draining": false, "is_stopping": false, '
-        b'"readiness": null, "swap": "s-1"}'
+        b'"readiness": null, "format": 15, "swap": "s-1"}'
     )
     later = msgspec.json.encode({**msgspec.json.decode(written), "rack": 7})
     assert decode(HOSTS, "/p/hosts/a", later) == (Host("1a2b"), "s-1")

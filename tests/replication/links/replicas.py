@@ -15,7 +15,6 @@ from shardmq.shards.storage.schema import LAYOUT
 from shardmq.storage.memory_engine import MemoryEngine
 
 SECONDS = 20.0
-ENGINE = MemoryEngine(LAYOUT)
 INSECURE = CurveKeys(is_insecure=True)
 
 
@@ -31,7 +30,8 @@ class Replica:
         self.host = host
         self.address = address
         self.context = context(security)
-        self.links = PeerLinks(self.context, group, host, address, ENGINE, broker)
+        self.engine = MemoryEngine(LAYOUT)
+        self.links = PeerLinks(self.context, group, host, address, self.engine, broker)
         self.events: list[Received | LinkLost] = []
         self._poller = Poller(self.links.sources)
         self._generation = self.links.generation

@@ -4,7 +4,6 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -20,6 +19,7 @@ from shardmq.replication.links.outgoing import WAITING_BYTES_MAX
 from shardmq.replication.links.wire import Taken
 from shardmq.replication.store.envelope import SealedEdits
 from shardmq.shards.storage.schema import STATE
+from shardmq.storage.versions import VERSION
 
 from .replicas import INSECURE, SECONDS, Group, free_address, group
 from .tampering import TamperingProxy
@@ -343,30 +343,37 @@ def test_a_process_listens_for_replicas_beside_its_own_callers(keys: Path, repli
     own.term()
 
 
-@pytest.mark.parametrize(
-    ("where", "newer", "said"),
-    [
-        (peers, "VERSION", r"b\.shard-0 has a store of format {newer}, and a\.shard-0 one of format {older}; "),
-        (dialer, "BUS_PROTOCOL", r"b\.shard-0 speaks bus protocol {newer}, and a\.shard-0 {older}; "),
-    ],
-)
-def test_hosts_of_two_versions_do_not_copy_from_one_another_and_say_why(
-    replicas: Group,
-    where: ModuleType,
-    newer: str,
-    said: str,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+def test_hosts_of_two_bus_protocols_do_not_copy_from_one_another_and_say_why(
+    replicas: Group, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     replicas.add("a")
     replicas.add("c")
     replicas.introduce()
-    older = getattr(where, newer)
+    older = dialer.BUS_PROTOCOL
     replicas.until(lambda: "c" in replicas.replicas["a"].links.connected)
-    monkeypatch.setattr(where, newer, older + 1)
+    monkeypatch.setattr(dialer, "BUS_PROTOCOL", older + 1)
     replicas.add("b")
     replicas.introduce()
-    text = said.format(newer=older + 1, older=older)
-    replicas.until(lambda: re.search(text + ".*update both.* to the same version of shardmq", caplog.text))
+    said = rf"b\.shard-0 speaks bus protocol {older + 1}, and a\.shard-0 {older}; update both to the same version"
+    replicas.until(lambda: re.search(said, caplog.text))
     assert replicas.replicas["b"].links.connected == []
     replicas.say("a", "c", beat(1.0))
+
+
+def test_stores_of_two_formats_do_not_copy_from_one_another_until_both_have_risen(
+    replicas: Group, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other, late = (replicas.add(host) for host in "abc")
+    late.engine.raise_version(VERSION + 1)
+    replicas.introduce()
+    said = rf"c\.shard-0 has a store of format {VERSION + 1}, and a\.shard-0 one of format {VERSION}; replicas copy"
+    replicas.until(lambda: re.search(said, caplog.text))
+    assert late.links.connected == []
+    replicas.say("a", "b", beat(1.0))
+
+    for replica in (one, other):
+        replica.engine.raise_version(VERSION + 1)
+        replica.links.format_has_risen()
+    replicas.until(lambda: len(late.links.connected) == len(one.links.connected) == 2)
+    assert "b" not in one.lost, "who is connected stays so"
+    replicas.say("a", "c", beat(2.0))

@@ -7,7 +7,7 @@ from shardmq.replication.core.events import GroupRead, GroupSeen, ReadLost, Swap
 from shardmq.replication.core.group import Group
 from shardmq.replication.etcd.news import ForGroup, News, Seen
 from shardmq.replication.etcd.register import Entry
-from shardmq.replication.etcd.values import HOSTS, WISHES, Host, Kind, Wish, fault_of
+from shardmq.replication.etcd.values import FORMAT, HOSTS, WISHES, Host, Kind, StoreFormat, Wish, fault_of
 
 
 class Etcd:
@@ -29,6 +29,7 @@ class Etcd:
         self.losses = 0.0
         self.late: dict[str, float] = {}
         self.wish = Wish()
+        self.format: StoreFormat | None = None
         self.changes = [group]
         self.clients: dict[str, MemoryRegister] = {}
         self.hosts = hosts
@@ -53,6 +54,12 @@ class Etcd:
         self.wish = wish
         for client in self.clients.values():
             client.later(Seen(WISHES, (Entry("shard-0", wish, 1, ""),)), 0.05)
+
+    def have_format(self, version: int) -> None:
+        """Say which format stores have from now on."""
+        self.format = StoreFormat(version)
+        for client in self.clients.values():
+            client.watch(FORMAT)
 
 
 class MemoryRegister:
@@ -105,6 +112,8 @@ class MemoryRegister:
             self.later(Seen(HOSTS, tuple(Entry(name, host, 1, "") for name, host in hosts)), 0.0)
         elif kind is WISHES:
             self.later(Seen(WISHES, (Entry("shard-0", self._etcd.wish, 1, ""),)), 0.0)
+        elif kind is FORMAT:
+            self.later(Seen(FORMAT, (Entry("", self._etcd.format, 1, ""),)), 0.05)
 
     def close(self) -> None:
         self._etcd.clients.pop(self._host, None)

@@ -8,7 +8,7 @@ from shardmq.replication.core.group import Group
 from shardmq.replication.etcd.values import Broker, Host, Load, Loads, Wish
 from shardmq.replication.planning.cluster import NO_WISH, Cluster, group_names
 from shardmq.replication.planning.plan import plan
-from shardmq.replication.planning.steps import GroupStep
+from shardmq.replication.planning.steps import FormatStep, GroupStep
 
 
 class Model:
@@ -52,6 +52,8 @@ class Model:
                 assert self.groups.get(step.name) == step.before
                 self.check(step.before, step.after)
                 self.groups[step.name] = step.after
+            elif isinstance(step, FormatStep):
+                raise AssertionError("all hosts write one format")
             else:
                 assert self.wishes.get(step.name) == step.before
                 self.wishes[step.name] = step.after

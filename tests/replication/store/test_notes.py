@@ -13,17 +13,16 @@ from shardmq.coordinator.storage.schema import LAYOUT as REGISTRY
 from shardmq.coordinator.storage.store import Store as CoordinatorStore
 from shardmq.errors import StoreRefused
 from shardmq.replication.node.store import ReplicaStore
-from shardmq.replication.store import replica
 from shardmq.replication.store.note import NOTE, make_single, read_note
 from shardmq.shards.check.check import check_shard
 from shardmq.shards.check.closed_store import ClosedStore, is_well, mend
 from shardmq.shards.storage.schema import LAYOUT, NUMBER, QUEUES, REPLICA, STATE
 from shardmq.shards.storage.store import Store
 from shardmq.shards.storage.write_batch import WriteBatch
-from shardmq.storage import engine, lmdb_environment
-from shardmq.storage.engine import VERSION
+from shardmq.storage import lmdb_engine, lmdb_environment
 from shardmq.storage.memory_engine import MemoryEngine
 from shardmq.storage.redo.log import REDO, RedoLog
+from shardmq.storage.versions import VERSION
 from shardmq.topology.entities import Queue
 from tests.replication.node.alone import leading
 
@@ -57,20 +56,31 @@ def registry_of_a_replica(folder: Path) -> None:
         CoordinatorStore(node.engine, "boot").load(1)
 
 
-def opened_by_the_next_version(folder: Path) -> int:
-    """Open and close a replica's store as the next version does; returns what version it had before."""
+def opened_by_the_next_version(folder: Path, *, has_risen: bool = False) -> int:
+    """Open and close a replica's store as the next version does; returns what format it has.
+
+    Args:
+        folder: of the store.
+        has_risen: whether all hosts have that version.
+    """
     with pytest.MonkeyPatch.context() as patch:
-        for module in (engine, lmdb_environment, replica):
+        for module in (lmdb_environment, lmdb_engine):
             patch.setattr(module, "VERSION", NEXT)
         patch.setitem(lmdb_environment._VERSIONS, b"%d" % NEXT, NEXT)
         with closing(ReplicaStore.open(folder, LAYOUT)) as store:
             assert [*store.engine.keys(QUEUES)] == [NUMBER.pack(1)]
+            if has_risen:
+                store.engine.raise_version(NEXT)
             return store.engine.version
 
 
-def test_a_newer_version_opens_a_replicas_store_and_earlier_ones_refuse_it_from_then_on(folder: Path) -> None:
+def test_a_newer_version_leaves_a_replicas_store_as_it_is_and_earlier_ones_refuse_it_once_it_has_risen(
+    folder: Path,
+) -> None:
     shard_of_a_replica(folder)
     assert opened_by_the_next_version(folder) == VERSION
+    ReplicaStore.open(folder, LAYOUT).close()
+    assert opened_by_the_next_version(folder, has_risen=True) == NEXT
     assert opened_by_the_next_version(folder) == NEXT
     with pytest.raises(StoreRefused, match=f"has format version {NEXT}; this shardmq reads {VERSION} and older"):
         ReplicaStore.open(folder, LAYOUT)

@@ -18,13 +18,28 @@ from shardmq.replication.etcd.change import Edit
 from shardmq.replication.etcd.errors import EtcdError
 from shardmq.replication.etcd.news import Failed, Seen, Stored
 from shardmq.replication.etcd.register import Entry
-from shardmq.replication.etcd.values import BROKER, GROUPS, HOSTS, LOADS, WISHES, Broker, Host, Kind, Loads, Wish
-from shardmq.replication.planning.cluster import Cluster
+from shardmq.replication.etcd.values import (
+    BROKER,
+    FORMAT,
+    GROUPS,
+    HOSTS,
+    LOADS,
+    WISHES,
+    Broker,
+    Host,
+    Kind,
+    Loads,
+    StoreFormat,
+    Wish,
+)
+from shardmq.replication.node.format import too_new
+from shardmq.replication.planning.cluster import FIRST_FORMAT, Cluster
+from shardmq.storage.versions import VERSION as NEWEST_FORMAT
 from shardmq.version import VERSION
 
 DEFAULT_SHARDS: Final = 4
 
-WATCHED: Final[tuple[Kind[Any], ...]] = (BROKER, HOSTS, GROUPS, WISHES, LOADS)
+WATCHED: Final[tuple[Kind[Any], ...]] = (BROKER, HOSTS, GROUPS, WISHES, LOADS, FORMAT)
 
 
 class Membership:
@@ -61,7 +76,8 @@ class Membership:
             addresses: where its gateways and its management process are, by what they are.
 
         Raises:
-            StartupRefused: the options contradict what the broker was made with, or the stores are of another broker.
+            StartupRefused: the options contradict what the broker was made with, the stores are of another broker, or
+                its other hosts have a later version of shardmq.
         """
         name = self._options.name
         known = check_before(data_dir, name)
@@ -72,6 +88,9 @@ class Membership:
                 f"{data_dir} belongs to a broker {known.broker}, and {self._options.url} has the broker {broker.id}; "
                 "join that one's etcd and prefix, or choose an empty --data-dir"
             )
+        format = (await self.change(FORMAT, "", lambda _: None)).entry.value or FIRST_FORMAT
+        if format.version > NEWEST_FORMAT:
+            raise StartupRefused(too_new(format.version))
         if known is None:
             keep(data_dir, Identity(broker.id, name))
         self._broker = broker
@@ -79,7 +98,9 @@ class Membership:
 
         def registered(before: Host | None) -> Host:
             host = before or Host(session)
-            return msgspec.structs.replace(host, session=session, addresses=reached, is_stopping=False)
+            return msgspec.structs.replace(
+                host, session=session, addresses=reached, is_stopping=False, format=NEWEST_FORMAT
+            )
 
         await self.change(HOSTS, name, registered)
         return broker
@@ -160,7 +181,8 @@ class Membership:
         groups: dict[str, Group] = self._values(GROUPS)
         wishes: dict[str, Wish] = self._values(WISHES)
         loads: dict[str, Loads] = self._values(LOADS)
-        return Cluster(self._values(BROKER).get("", self._broker), hosts, groups, wishes, loads)
+        format: StoreFormat = self._values(FORMAT).get("", FIRST_FORMAT)
+        return Cluster(self._values(BROKER).get("", self._broker), hosts, groups, wishes, loads, format.version)
 
     @property
     def is_replaced(self) -> bool:

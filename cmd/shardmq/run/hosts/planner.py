@@ -13,10 +13,10 @@ from typing import Final
 from shardmq.cmd.run.hosts.membership import Membership
 from shardmq.replication.core.group import Group
 from shardmq.replication.etcd.errors import EtcdError
-from shardmq.replication.etcd.values import GROUPS, WISHES, Wish
-from shardmq.replication.planning.cluster import COORDINATOR, Cluster
+from shardmq.replication.etcd.values import FORMAT, GROUPS, WISHES, StoreFormat, Wish
+from shardmq.replication.planning.cluster import COORDINATOR, FIRST_FORMAT, Cluster
 from shardmq.replication.planning.plan import plan
-from shardmq.replication.planning.steps import GroupStep, Step
+from shardmq.replication.planning.steps import FormatStep, GroupStep, Step
 
 STEP_SECONDS: Final = 5.0
 """For one step; what could not be done is planned anew."""
@@ -85,6 +85,10 @@ class Planner:
                 stored = await self._membership.change(
                     GROUPS, step.name, lambda there: _swapped(there, step.before, step.after), STEP_SECONDS
                 )
+            elif isinstance(step, FormatStep):
+                stored = await self._membership.change(
+                    FORMAT, "", lambda there: _risen(there or FIRST_FORMAT, step.after), STEP_SECONDS
+                )
             else:
                 stored = await self._membership.change(
                     WISHES, step.name, lambda there: _swapped(there, step.before, step.after), STEP_SECONDS
@@ -97,3 +101,7 @@ class Planner:
 
 def _swapped(there: Group | Wish | None, before: Group | Wish | None, after: Group | Wish) -> Group | Wish | None:
     return after if there == before else None
+
+
+def _risen(there: StoreFormat, after: StoreFormat) -> StoreFormat | None:
+    return after if there.version < after.version else None

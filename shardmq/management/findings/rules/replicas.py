@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from shardmq.management.findings.finding import KNOWN, SOON, Finding, command
+from shardmq.management.findings.finding import KNOWN, LATE, SOON, Finding, command
 from shardmq.management.findings.sight import Sight
 
 AT_ONCE: Final = 5.0
@@ -46,6 +46,11 @@ REMEDIES: Final[dict[str, Remedy]] = {
     "replica-incomplete": Remedy("Wait for it; the log of its host says where it does not come on.", ("status",), SOON),
     "replica-behind": Remedy(
         "Look at its host's disk (iostat -x) and at the network between the two hosts.", ("status",), SOON
+    ),
+    "format-held": Remedy(
+        "Go on with the upgrade. A host that will not come back is drained and removed: `shardmq host remove`.",
+        ("host", "list"),
+        LATE,
     ),
     "etcd-away": Remedy(
         "Look whether a majority of etcd's members runs and is reached from there: `etcdctl endpoint health`.",

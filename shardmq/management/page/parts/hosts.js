@@ -10,7 +10,7 @@ import { Answered } from "./states.js";
 import { Table } from "./table.js";
 import { doing } from "./toasts.js";
 
-export const RULES = ["host-away", "group-unled", "replicas-too-few", "replicas-alone", "replica-incomplete", "replica-behind", "etcd-away"];
+export const RULES = ["host-away", "group-unled", "replicas-too-few", "replicas-alone", "replica-incomplete", "replica-behind", "format-held", "etcd-away"];
 
 const KIND = { up: "good", "in sync": "good", away: "bad", stopped: "warn", draining: "warn", stopping: "warn", joining: "warn", "catching up": "warn" };
 
