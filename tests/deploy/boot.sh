@@ -52,7 +52,9 @@ given "$packages" opt/packages
 given "$python" opt/python
 echo /opt/python/lib > etc/ld.so.conf.d/00-python.conf
 chroot . ldconfig
-for address in 127.0.0.1/8 10.0.0.1/32 192.0.2.1/32; do ip address add "$address" dev lo; done
+for address in 127.0.0.1/8 10.0.0.1/32 10.0.0.2/32 10.0.0.3/32 10.0.0.11/32 192.0.2.1/32; do
+    ip address add "$address" dev lo
+done
 ip link set lo up
 echo alpha > etc/hostname
 

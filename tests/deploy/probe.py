@@ -5,6 +5,7 @@
 Each act is one that an ordinary user may do where nothing is hardened.
 """
 
+import contextlib
 import ctypes
 import json
 import mmap
@@ -38,6 +39,12 @@ def send(address: str) -> None:
         sender.sendto(b"", (address, 9))
 
 
+def reach_packets() -> None:
+    """A family is looked at first, then the right to use it: who lacks that alone is refused otherwise."""
+    with contextlib.suppress(PermissionError):
+        socket.socket(socket.AF_PACKET, socket.SOCK_RAW).close()
+
+
 def end_of_private_file() -> None:
     own = Path(sys.argv[1]).with_suffix(".private")
     own.touch()
@@ -57,7 +64,7 @@ ACTS: Final[dict[str, Callable[[], object]]] = {
     "ProtectControlGroups": lambda: writable("/sys/fs/cgroup"),
     "PrivateTmp": lambda: Path("/tmp/open").read_text(),
     "PrivateDevices": lambda: Path("/dev/open").read_text(),
-    "RestrictAddressFamilies": lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW).close(),
+    "RestrictAddressFamilies": reach_packets,
     "RestrictNamespaces": lambda: call("unshare", CLONE_NEWUSER),
     "RestrictSUIDSGID": set_user_id,
     "LockPersonality": lambda: call("personality", PERSONALITY_BSD),

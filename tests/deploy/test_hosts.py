@@ -37,7 +37,7 @@ def test_the_unit_of_a_host_is_the_one_of_one_machine_but_for_start_and_stop() -
     differs = {line[2:].partition("=")[0] for line in difflib.ndiff(host, alone) if line[0] in "+-"}
     assert differs == {
         *("Description", "After", "Conflicts"),
-        *("EnvironmentFile", "ExecStop", "TimeoutStartSec", "TimeoutStopSec"),
+        *("EnvironmentFile", "ExecStop", "TimeoutStartSec", "TimeoutStopSec", "RestrictAddressFamilies"),
     }
 
 

@@ -13,55 +13,37 @@ from shardmq.cmd.bench.compare.rabbitmq import Absent
 from tests.deploy.machine import Machine
 from tests.deploy.manifests import DEPLOY
 from tests.deploy.probe import ACTS
+from tests.deploy.services import (
+    README,
+    edited,
+    install,
+    lines,
+    logged,
+    refused,
+    serves,
+    started_again,
+    stopped,
+    typed,
+)
 from tests.deploy.test_units import PROGRAM, UNITS, setting
-from tests.docs.document import Document
 from tests.running import without
 
-README: Final = Document(DEPLOY / "README.md")
 WHOLE: Final = DEPLOY / "shardmq.service"
 ROLES: Final = ("shardmq-coordinator", *(f"shardmq-shard@{index}" for index in range(4)), "shardmq-gateway@0")
-SCRIPT: Final = "#!/opt/shardmq/bin/python\nimport sys\n\nfrom shardmq.cmd.main import main\n\nsys.exit(main())\n"
 PERMITTED: Final = {"IPAddressAllow"}
 DROP_IN: Final = "/etc/systemd/system/shardmq.service.d/override.conf"
 
 
-def lines(section: str, words: str) -> list[str]:
-    """Lines of a section of the README that begin with some words; backquotes are no part of them."""
-    text = README.section(section)
-    found = [
-        line for line in re.findall(r"^[a-z/][^`]*?$|(?<=`)[^`\n]+(?=`)", text, re.MULTILINE) if line.startswith(words)
-    ]
-    assert found, f"'{section}' has no `{words}`"
-    return [line.rstrip() for line in found]
-
-
-def install(machine: Machine) -> None:
-    """What tests/install/test_wheel.py does with a wheel, and then the README's lines."""
-    machine.type(f"python3 -m venv --without-pip {PROGRAM.partition('/bin/')[0]}")
-    machine.type(f"echo /srv/shardmq > $(echo {PROGRAM.partition('/bin/')[0]}/lib/python3.*/site-packages)/shardmq.pth")
-    machine.type(
-        f"echo /opt/packages >> $(echo {PROGRAM.partition('/bin/')[0]}/lib/python3.*/site-packages)/shardmq.pth"
-    )
-    machine.write(PROGRAM, SCRIPT)
-    machine.type(f"chmod 755 {PROGRAM}")
-    for section in ("Install", "One machine", "Separate processes"):
-        for line in lines(section, "install"):
-            machine.type(line)
-
-
 @pytest.fixture(scope="module")
 def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
-    """A machine on which the units are installed and none is started; what it logged is printed where a test failed."""
+    """A machine on which the units are installed and none is started."""
     try:
         found = Machine()
     except Absent as reason:
         without(reason)
-    with found:
-        install(found)
-        failed = request.session.testsfailed
+    with logged(found, request):
+        install(found, "One machine", "Separate processes")
         yield found
-        if request.session.testsfailed > failed:
-            print(found.run("journalctl", "--no-pager", "--lines=300").stdout)
 
 
 def publish(machine: Machine, queue: str, *bodies: str) -> None:
@@ -75,27 +57,21 @@ def kept(machine: Machine, queue: str) -> list[str]:
     return machine.said(PROGRAM, "consume", queue, "--no-ack", "--wait", "0.1").splitlines()
 
 
-def serves(machine: Machine, unit: str) -> None:
-    """Wait until `systemctl status` shows that a unit is active and nothing is wrong with it."""
-    machine.wait_for(lambda: 'Status: "serving"' in machine.said("systemctl", "status", unit), f"{unit} serves")
+def start_roles(machine: Machine) -> None:
+    [all_here] = [line for line in lines(README, "Separate processes", "systemctl enable") if "{0..3}" in line]
+    typed(machine, all_here)
+    for unit in ROLES:
+        serves(machine, unit)
 
 
-def started_again(machine: Machine, unit: str, restarts: int) -> None:
-    """Wait until systemd has started a unit anew for so many times in all, and it serves."""
-    machine.wait_for(lambda: int(machine.property(unit, "NRestarts")) == restarts, f"{unit} is started again")
-    machine.wait_for(lambda: machine.property(unit, "ActiveState") == "active", f"{unit} serves again")
-
-
-def stopped(machine: Machine, unit: str) -> None:
-    assert machine.property(unit, "ActiveState") == "inactive"
-    assert machine.property(unit, "Result") == "success"
-    assert machine.property(unit, "ExecMainStatus") == "0"
-    assert machine.processes(unit) == set()
+def stop_roles(machine: Machine) -> None:
+    typed(machine, *lines(README, "Separate processes", "systemctl stop"))
+    for unit in ROLES:
+        stopped(machine, unit)
 
 
 def test_a_broker_is_a_service_that_keeps_its_messages_whatever_ends_its_processes(machine: Machine) -> None:
-    for line in [*lines("One machine", "systemctl"), *lines("One machine", PROGRAM)]:
-        machine.type(line)
+    typed(machine, *lines(README, "One machine", "systemctl"), *lines(README, "One machine", PROGRAM))
     serves(machine, "shardmq")
     assert machine.said("systemctl", "is-enabled", "shardmq") == "enabled"
     publish(machine, "orders", "first")
@@ -131,23 +107,14 @@ def test_a_broker_is_a_service_that_keeps_its_messages_whatever_ends_its_process
 
 @pytest.mark.parametrize(("wrong", "status"), [("SHARDMQ_PORT=amqp", "2"), ("SHARDMQ_DATA_DIR=/dev/null", "78")])
 def test_what_the_broker_refuses_is_not_tried_again(machine: Machine, wrong: str, status: str) -> None:
-    machine.write("/etc/shardmq/wrong.env", wrong)
-    machine.write(DROP_IN, "[Service]\nEnvironmentFile=/etc/shardmq/wrong.env\n")
-    machine.type("systemctl daemon-reload")
-    assert machine.run("systemctl", "start", "shardmq").returncode != 0
-    found = [machine.property("shardmq", name) for name in ("ActiveState", "ExecMainStatus", "NRestarts")]
-    assert found == ["failed", status, "0"], machine.run("journalctl", "--no-pager", "--lines=20").stdout
-    machine.type(f"rm {DROP_IN} && systemctl daemon-reload && systemctl reset-failed shardmq")
+    refused(machine, "shardmq", wrong, status)
 
 
 def test_units_of_roles_take_the_place_of_the_whole_and_go_on_with_its_messages(machine: Machine) -> None:
     machine.type("systemctl start shardmq")
     publish(machine, "moved", "first")
-    [all_here] = [line for line in lines("Separate processes", "systemctl enable") if "{0..3}" in line]
-    machine.type(all_here)
+    start_roles(machine)
     stopped(machine, "shardmq")
-    for unit in ROLES:
-        serves(machine, unit)
     assert kept(machine, "moved") == ["first"]
 
     for unit in ROLES:
@@ -157,10 +124,20 @@ def test_units_of_roles_take_the_place_of_the_whole_and_go_on_with_its_messages(
     machine.wait_for(lambda: machine.run(PROGRAM, "status").returncode == 0, "the broker serves again")
     assert kept(machine, "moved") == ["first"]
 
-    [stop] = lines("Separate processes", "systemctl stop")
-    machine.type(stop)
-    for unit in ROLES:
-        stopped(machine, unit)
+    stop_roles(machine)
+
+
+def test_units_of_roles_speak_over_tcp_with_keys(machine: Machine) -> None:
+    changes = {f"#SHARDMQ_{name}=": f"SHARDMQ_{name}=" for name in ("COORDINATOR", "SHARDS", "KEYS")}
+    edited(machine, "/etc/shardmq/roles.env", changes)
+    section = "Several machines: keys"
+    keys = "\n".join([*lines(README, section, "shardmq keys"), *lines(README, section, "install")])
+    typed(machine, keys.replace("keys/shard-0.key_secret keys/shard-1.key_secret", "keys/*.key_secret"))
+    start_roles(machine)
+    machine.type("exec 3<> /dev/tcp/10.0.0.1/5679")
+    publish(machine, "apart", "first")
+    assert kept(machine, "apart") == ["first"]
+    stop_roles(machine)
 
 
 def probed(machine: Machine, name: str, unit: str) -> dict[str, str]:
