@@ -27,7 +27,8 @@ from shardmq.cmd.run.roster import COORDINATOR, SHARD, BrokerOptions
 from shardmq.cmd.run.supervisor import PATIENCE_SECONDS, Supervisor, held
 from shardmq.cmd.terminal.exit_codes import EXIT_CONFIG
 from shardmq.cmd.terminal.values import counted
-from shardmq.replication.etcd.errors import EtcdError
+from shardmq.errors import StartupRefused
+from shardmq.replication.etcd.errors import EtcdError, InvalidUrl
 from shardmq.replication.etcd.values import HOSTS, Broker, Host
 from shardmq.replication.planning.cluster import COORDINATOR as COORDINATOR_GROUP
 from shardmq.replication.planning.cluster import Cluster
@@ -50,8 +51,8 @@ def supervise_host(options: BrokerOptions, host: HostOptions, announce: Callable
         The exit code: 0 after a clean stop.
 
     Raises:
-        StartupRefused: the data directory or the port are in use, its address or keys cannot be used, or the broker
-            was made otherwise.
+        StartupRefused: the data directory or the port are in use, its address, its keys or files for TLS to etcd cannot
+            be used, or the broker was made otherwise.
     """
     check_needs(host, options.gateways)
     with held(options, announce) as (known, run_dir):
@@ -59,7 +60,10 @@ def supervise_host(options: BrokerOptions, host: HostOptions, announce: Callable
 
 
 async def _run(options: BrokerOptions, host: HostOptions, run_dir: Path, announce: Callable[[Notice], None]) -> int:
-    membership = Membership(host)
+    try:
+        membership = Membership(host)
+    except InvalidUrl as fault:
+        raise StartupRefused(fault.text) from fault
     try:
         broker = await _joined(options, host, membership, announce)
         if broker is None:

@@ -74,6 +74,13 @@ def test_a_host_without_its_keys_makes_no_broker(etcd: Etcd, tmp_path: Path) -> 
         register.cluster()
 
 
+def test_an_authority_of_etcd_that_cannot_be_read_is_not_waited_for(tmp_path: Path) -> None:
+    words = up(f"etcds://127.0.0.1/orders?cacertfile={tmp_path}/ca.pem", tmp_path, "--insecure-bus")
+    ended = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert ended.returncode == EXIT_CONFIG, ended.stderr
+    assert f"TLS to etcd: {tmp_path}/ca.pem cannot be used" in ended.stderr
+
+
 def test_a_host_that_is_removed_while_it_runs_stops_and_says_why(etcd: Etcd, tmp_path: Path) -> None:
     join = f"{etcd.url}/{tmp_path.name}"
     words = ("--insecure-bus", "--shards", "1", "--gateways", "1", "--replicas", "1", "--memory-watermark", "1GiB")
