@@ -81,6 +81,7 @@ FIRST = [
     "tests/hosts/test_spark.py",
     "tests/cmd/bench/test_streams.py",
     "tests/faults/test_sabotage.py",
+    "tests/deploy/test_systemd_hosts.py",
     "tests/install/test_wheel.py",
     "tests/spark/topics/test_exactly_once.py",
     "tests/cmd/run/hosts/test_growth.py",

@@ -124,6 +124,12 @@ class Machine:
         """Write a file there."""
         self.said("sh", "-ec", 'mkdir -p "$(dirname "$1")" && printf %s "$2" > "$1"', "sh", path, text)
 
+    def copy(self, program: Path, path: str) -> None:
+        """Copy a program of this machine there."""
+        with program.open("rb") as content:
+            words = (*self._inside, "sh", "-ec", 'cat > "$1" && chmod 755 "$1"', "sh", path)
+            subprocess.run(words, env=ENVIRONMENT, stdin=content, timeout=SECONDS, check=True)
+
     def property(self, unit: str, name: str) -> str:
         """What systemd knows of a unit."""
         return self.said("systemctl", "show", "--value", f"--property={name}", unit)
