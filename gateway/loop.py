@@ -1,7 +1,8 @@
 """One pass: links drained, batches closed, one envelope a shard and one write a client.
 
 A pass is one turn of the event loop: everything read in it is gathered by shard and by client and sent on at its end.
-Under load passes grow, and so do the record batches; nothing waits for a timer.
+Under load passes grow, and so do the record batches; nothing waits for a timer, except where a busy gateway has many
+clients that speak seldom (`Gathering`).
 """
 
 import asyncio
@@ -60,6 +61,7 @@ class GatewayLoop:
         for link in self._state.all_links:
             link.tick(now)
             self._drain(link)  # ticking sends, too; see _send
+        self._state.gathering.look(now, time.process_time())
         for call in self._state.ticking:
             call(now)
         self._send()
@@ -74,6 +76,11 @@ class GatewayLoop:
         self._loop.add_reader(link.dialer.socket.fileno(), self._drain, link)
 
     def _wake(self) -> None:
+        self._loop.call_soon(self._gather if self._state.gathering.is_on else self._end_pass)
+
+    def _gather(self) -> None:
+        """Have the pass end when more clients have said something: they are read in between."""
+        self._state.gathering.wait()
         self._loop.call_soon(self._end_pass)
 
     def _drain(self, link: ShardLink | CoordinatorLink) -> None:

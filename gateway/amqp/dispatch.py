@@ -7,7 +7,7 @@ from shardmq.errors import ReplyCode, ShardmqError
 from shardmq.gateway.amqp import consume, topology, transactions
 from shardmq.gateway.amqp.channel import AmqpChannel, OnChannel
 from shardmq.gateway.amqp.publish import publish
-from shardmq.gateway.state.time_slices import TimeSlice
+from shardmq.gateway.state.passes import TimeSlice
 from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.events import AcksReceived, PublishesReceived, PublishTooLarge
 from shardmq.protocol.amqp.methods.connection import ChannelClose, ChannelOpen

@@ -39,8 +39,8 @@ from shardmq.errors import NotFound, PreconditionFailed, ReplyCode, RequestError
 from shardmq.gateway.handlers.replies import from_all
 from shardmq.gateway.links.consumer import ConsumerLink
 from shardmq.gateway.session.client import Client
+from shardmq.gateway.state.passes import TimeSlice
 from shardmq.gateway.state.routes import Route
-from shardmq.gateway.state.time_slices import TimeSlice
 from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.commands import AbortTransaction, BeginTransaction, CommitTransaction
 from shardmq.topology.entities import RESERVED_TRANSACTIONS

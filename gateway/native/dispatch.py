@@ -17,7 +17,7 @@ from shardmq.gateway.native.consume import basic_cancel, basic_consume, basic_ge
 from shardmq.gateway.native.publish import publish
 from shardmq.gateway.session import large_messages
 from shardmq.gateway.session.channel import Channel
-from shardmq.gateway.state.time_slices import TimeSlice
+from shardmq.gateway.state.passes import TimeSlice
 from shardmq.limits import PULLS_MAX
 from shardmq.protocol.native.operations.basic import (
     BasicAck,

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from shardmq.errors import ContentTooLarge, InvalidRequest, RequestError
 from shardmq.gateway.native.channel import NativeChannel
-from shardmq.gateway.state.time_slices import TimeSlice
+from shardmq.gateway.state.passes import TimeSlice
 from shardmq.limits import MESSAGE_BYTES_MAX, PROPERTIES_BYTES_MAX, RECORD_BATCH_PROPERTIES_BYTES_MAX
 from shardmq.message import keyed_records
 from shardmq.message.record import BodySizes, Record, check, check_count, check_plain, properties_bytes, unpack

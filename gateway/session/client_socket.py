@@ -10,7 +10,7 @@ from typing import Final
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.session.front import ConfirmingChannel
 from shardmq.gateway.state.gateway import GatewayState
-from shardmq.gateway.state.time_slices import LEAST_READ_BYTES, TURN_SECONDS
+from shardmq.gateway.state.passes import LEAST_READ_BYTES, OFTEN, TURN_SECONDS
 
 HELD_BYTES_MAX: Final = 4 << 20
 """Requests held behind others that wait; past it the socket is not read."""
@@ -75,12 +75,14 @@ class ClientSocket(asyncio.BufferedProtocol):
         "_held_bytes",
         "_is_finished",
         "_lent_bytes",
+        "_look",
         "_out",
         "_out_bytes",
         "_pass",
         "_progress_at",
         "_read_bytes",
         "_reading_held_by",
+        "_reads",
         "_sent_at",
         "_spent",
         "_transport",
@@ -105,6 +107,8 @@ class ClientSocket(asyncio.BufferedProtocol):
         self._pass = 0  # the last one in which something was read
         self._spent = 0.0  # seconds of work for what was read in it
         self._read_bytes = len(READ_BUFFER)  # at once
+        self._look = 0  # the last one at all clients' reads (`Gathering`) before something was read
+        self._reads = 0  # since then
         self.is_unread = False
         self.bytes_in = self.bytes_out = 0
         self._unread_bytes = 0  # when that was last looked at
@@ -141,6 +145,14 @@ class ClientSocket(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Carry out what was read; end the client's turn where that took long."""
         self._heard_at = began = time.monotonic()
+        gathering = self.state.gathering
+        gathering.reads += 1
+        if self._look == gathering.looks:
+            self._reads += 1
+            if self._reads > OFTEN:
+                gathering.often += 1
+        else:
+            self._look, self._reads = gathering.looks, 1
         self.bytes_in += nbytes
         if self._is_finished:
             return

@@ -13,6 +13,6 @@ alarms.py         Which alarms are on, and which connections they block.
 message_loans.py  Room for large messages: lent to connections, message by message, within one limit for each and one
                   for all.
 turns.py          Turns of messages that nothing sends to a partition of a topic.
-time_slices.py    Time slices: what takes long for one connection is done in pieces, one a pass; others are served in
-                  between.
+passes.py         How much is in a pass: what takes long for one connection is done in pieces, one a pass, and others
+                  are served in between; what many say that speak seldom is gathered.
 """

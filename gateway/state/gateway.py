@@ -26,9 +26,9 @@ from shardmq.gateway.state.growth import Growth
 from shardmq.gateway.state.memberships import Memberships
 from shardmq.gateway.state.message_loans import Lender
 from shardmq.gateway.state.orders import Orders
+from shardmq.gateway.state.passes import Gathering, TimeSlices
 from shardmq.gateway.state.permissions import Permissions
 from shardmq.gateway.state.routes import Routes
-from shardmq.gateway.state.time_slices import TimeSlices
 from shardmq.gateway.state.traffic import Traffic
 from shardmq.limits import LOANS_SHARE, UNREAD_SHARE, WINDOWS_SHARE
 from shardmq.message.record_batch import RecordBatch
@@ -111,6 +111,7 @@ class GatewayState:
         events: what clients do, for those who listen.
         firehose: copies what clients publish and get; None while no virtual host is traced.
         passes: how many there were.
+        gathering: of passes.
         windows_bytes: what the windows of all consumers share.
         unread_bytes: what clients that are behind have not read, together.
         unread_bytes_max: past it, nothing more is done for clients that are behind.
@@ -143,6 +144,7 @@ class GatewayState:
         self.replies = DirectReplies(self.origin)
         self._clock = SteadyClock()
         self.now_ms = self._clock.now_ms()
+        self.gathering = Gathering()
         self.topology = Topology()
         self.coordinator = CoordinatorLink(
             Dialer(self._context, coordinator, "gateway", name, FromCoordinator, "coordinator"),
@@ -157,7 +159,7 @@ class GatewayState:
         self.alarms = Alarms()
         self.time_slices = TimeSlices(asyncio.get_running_loop())
         self.traffic = Traffic()
-        self.passes = 0
+        self.passes = self.topology_changes = 0
         self.links = [self._shard_link(number, address) for number, address in enumerate(shards)]
         self.all_links: tuple[ShardLink | CoordinatorLink, ...] = (self.coordinator, *self.links)
         self._coming: list[ShardLink] = []
@@ -169,7 +171,6 @@ class GatewayState:
         self.find_route = self.routes.find
         self._tell_events()
         self.alarms.turned = self._tell_alarm
-        self.topology_changes = 0
         self.orders = Orders()
         self._permissions: WeakValueDictionary[tuple[str, str], Permissions] = WeakValueDictionary()
         self.is_flush_due = False
