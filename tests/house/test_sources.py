@@ -1,6 +1,7 @@
 """What every file of the sources keeps to: sizes, names and what must not be in it."""
 
 import ast
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -40,6 +41,8 @@ def test_nothing_tracked_names_a_path_of_a_developers_machine() -> None:
         if path.is_file() and path.name != "test_sources.py" and machine.search(path.read_bytes())
     ]
     assert named == []
+    links = [str(path) for path in tracked if path.is_symlink()]
+    assert [link for link in links if os.readlink(link).startswith("/")] == [], "a link leads into this tree"
 
 
 def test_nothing_is_kept_from_the_formatter() -> None:
