@@ -124,6 +124,7 @@ class Store:
         """
         engine, keys = cls.opened(folder)
         try:
+            refuse_replica(engine)
             damage = keys.check(engine)
             if engine.version < CHECKSUMS_SINCE:  # bodies stay as they are, and what was spilled is forgotten
                 engine.upgrade(set(range(len(DATABASES))) - BODIES_APART - {SPILLED_TIMERS})

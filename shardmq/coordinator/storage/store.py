@@ -150,6 +150,7 @@ class Store:
         """
         engine = LmdbEngine(folder, LAYOUT, reserve_bytes=RESERVE_BYTES, margin_bytes=MARGIN_BYTES)
         try:
+            refuse_replica(engine)
             if engine.version < VERSION:
                 engine.upgrade(range(len(DATABASES)) if engine.version < CHECKSUMS_SINCE else ())
             return cls(engine, boot_id)

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from shardmq.coordinator.storage import store as coordinator_store
 from shardmq.coordinator.storage.check import ClosedCoordinatorStore
 from shardmq.coordinator.storage.check import mend as mend_registry
 from shardmq.coordinator.storage.schema import LAYOUT as REGISTRY
@@ -16,6 +17,7 @@ from shardmq.replication.node.store import ReplicaStore
 from shardmq.replication.store.note import NOTE, make_single, read_note
 from shardmq.shards.check.check import check_shard
 from shardmq.shards.check.closed_store import ClosedStore, is_well, mend
+from shardmq.shards.storage import store as shard_store
 from shardmq.shards.storage.schema import LAYOUT, NUMBER, QUEUES, REPLICA, STATE
 from shardmq.shards.storage.store import Store
 from shardmq.shards.storage.write_batch import WriteBatch
@@ -108,6 +110,20 @@ def test_a_replicas_store_is_not_started_by_a_broker_on_one_machine(folder: Path
     registry_of_a_replica(folder / "c")
     with pytest.raises(StoreRefused, match=r"c/data.mdb is a replica's"):
         CoordinatorStore.open(folder / "c", "boot")
+
+
+def test_a_replicas_store_that_another_version_refuses_to_start_on_one_machine_keeps_its_format(folder: Path) -> None:
+    shard_of_a_replica(folder / "a")
+    registry_of_a_replica(folder / "c")
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (lmdb_environment, lmdb_engine, shard_store, coordinator_store):
+            patch.setattr(module, "VERSION", NEXT)
+        with pytest.raises(StoreRefused, match=r"a/data.mdb is a replica's"):
+            Store.open(folder / "a")
+        with pytest.raises(StoreRefused, match=r"c/data.mdb is a replica's"):
+            CoordinatorStore.open(folder / "c", "boot")
+    for name, layout in (("a", LAYOUT), ("c", REGISTRY)):
+        ReplicaStore.open(folder / name, layout).close()
 
 
 def test_a_damaged_note_is_refused_and_found_by_a_check(folder: Path) -> None:
