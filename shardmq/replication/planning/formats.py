@@ -24,9 +24,13 @@ def holding_back(cluster: Cluster) -> list[str]:
 
 
 def rise(cluster: Cluster) -> list[FormatStep]:
-    """Have the format of stores be the newest that all hosts write. It never goes back."""
+    """Have the format of stores be the newest that all hosts write. It never goes back.
+
+    A new broker waits for the hosts that it was made for: one that is still to come may have an earlier version.
+    """
     before, newest = cluster.format, newest_of_all(cluster)
-    if newest <= before:
+    are_awaited = not cluster.groups and not {*cluster.broker.hosts} <= {*cluster.hosts}
+    if newest <= before or are_awaited:
         return []
     reason = f"all hosts write stores of format {newest}: they are no longer of format {before}"
     return [FormatStep(StoreFormat(before), StoreFormat(newest), reason)]

@@ -1,5 +1,6 @@
 """The format of stores rises when all hosts write the newer one, and never goes back."""
 
+from shardmq.replication.core.group import Group
 from shardmq.replication.etcd.values import Broker, Host, StoreFormat
 from shardmq.replication.planning.cluster import Cluster
 from shardmq.replication.planning.formats import holding_back, rise
@@ -27,6 +28,16 @@ def test_it_rises_to_what_all_hosts_write() -> None:
     assert risen_to(cluster(15, a=16, b=18, c=16)) == 16
     assert risen_to(cluster(15, a=18, b=18, c=18)) == 18
     assert risen_to(cluster(15)) == 15
+
+
+def test_a_new_broker_waits_for_the_hosts_that_it_was_made_for() -> None:
+    first = Host("s", format=16)
+    broker = Broker("b", 1, 2, hosts=("a", "b"))
+    assert not rise(Cluster(broker, {"a": first}))
+    assert not rise(Cluster(broker, {"a": first, "b": Host("s", format=15)}))
+    assert rise(Cluster(broker, {"a": first, "b": first}))
+    groups = {"shard-0": Group("i", 1, "a", ("a",), ("a",))}
+    assert rise(Cluster(broker, {"a": first}, groups)), "the other one was removed since"
 
 
 def test_it_never_goes_back() -> None:
