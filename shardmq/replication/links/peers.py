@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from shardmq.bus.curve import COMPLAINT_SECONDS, REPLICA, Context, may_replicate, process_name
@@ -16,9 +16,10 @@ from shardmq.errors import StartupRefused
 from shardmq.replication.core.events import LinkLost, Received
 from shardmq.replication.core.messages import Message
 from shardmq.replication.links.outgoing import Outgoing
-from shardmq.replication.links.wire import Taken, ToReplica, opened, sealed, size_of
+from shardmq.replication.links.wire import FormatRisen, Taken, ToReplica, opened, sealed, size_of
 from shardmq.replication.store.faults import EnvelopeDamaged
 from shardmq.storage.engine import Engine
+from shardmq.storage.versions import VERSION
 
 TAKEN_BYTES: Final = 1 << 20
 """Between two times that a replica is told how much of what it says was read; the rest is told with the next tick."""
@@ -67,6 +68,7 @@ class PeerLinks:
         name: of the replica on the bus, such as `a.shard-0`.
         more: whether the last `receive` left something behind.
         generation: goes up when `sources` changes.
+        on_format: called with the format that another replica's store has from now on, before it is heard any further.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class PeerLinks:
         self.name = process_name(host, group)
         self.more = False
         self.generation = 0
+        self.on_format: Callable[[int], object] | None = None
         self._context = context
         self._group = group
         self._engine = engine
@@ -115,9 +118,11 @@ class PeerLinks:
         self._call()
 
     def format_has_risen(self) -> None:
-        """Call as a replica whose store has another format, where sessions end from now on."""
+        """Tell all that this store has a later format, and call as a replica of that one where sessions end."""
+        version = self._engine.version
         for outgoing in self._outgoing.values():
-            outgoing.dialer.call_as(self._broker, self._engine.version)
+            outgoing.dialer.call_as(self._broker, version)
+            outgoing.dialer.post(FormatRisen(version))
 
     def send(self, to: str, message: Message) -> None:
         """Send a message with the next flush. It is lost where the other one is not there, which is told later."""
@@ -199,6 +204,10 @@ class PeerLinks:
             self.generation += 1
 
     def _take(self, peer: Peer, taking: Taking, message: ToReplica, events: list[Received | LinkLost]) -> None:
+        if isinstance(message, FormatRisen):
+            if self.on_format is not None:
+                self.on_format(message.version)
+            return
         taking.size += size_of(message)
         try:
             events.append(Received(taking.host, opened(message, self._engine)))
@@ -228,11 +237,13 @@ class PeerLinks:
             return f"{self.name} replicates with its group's replicas on other hosts alone"
         if hello.broker != self._broker:
             return f"{self.name} is another broker's here; give each broker its own prefix in etcd, and its own ports"
+        if self._engine.version < hello.generation <= VERSION and self.on_format is not None:
+            self.on_format(hello.generation)  # the caller has heard of it in etcd
         if hello.generation != self._engine.version:
             return (
                 f"{hello.name} has a store of format {hello.generation}, and {self.name} one of format "
-                f"{self._engine.version}; replicas copy rows as they are: update both hosts to the same version of "
-                "shardmq"
+                f"{self._engine.version}; replicas copy rows as they are: where that stays so, update both hosts to "
+                "the same version of shardmq"
             )
         return ""
 

@@ -1,6 +1,7 @@
 """The core's messages on the bus: edits are sealed, with a checksum of their own; all else goes as it is.
 
-The other way, a listener tells how much of what was said it has taken.
+Before the first edits of a later format of stores, a replica tells of that. The other way, a listener tells how much of
+what was said it has taken.
 """
 
 from typing import Final
@@ -79,9 +80,19 @@ class Taken(BusMessage, frozen=True, tag=43):
     size: int
 
 
+class FormatRisen(BusMessage, frozen=True, tag=44):
+    """The store of whoever says this has a later format now, as etcd has it; what it says behind this may have it, too.
+
+    Attributes:
+        version: of the format.
+    """
+
+    version: int
+
+
 Sealed = SealedRejoin | SealedRange | SealedRecord
 Plain = Beat | BeatAnswer | Refused | Unable | Hello | Join | RangeAck | Ack | Handover
-ToReplica = Sealed | Plain
+ToReplica = Sealed | Plain | FormatRisen
 
 _SEALED: Final[dict[type, type[Sealed]]] = {Record: SealedRecord, Range: SealedRange, Rejoin: SealedRejoin}
 _OPENED: Final[dict[type, type[Record | Range | Rejoin]]] = {sealed: plain for plain, sealed in _SEALED.items()}
@@ -98,7 +109,7 @@ def sealed(message: Message) -> ToReplica:
     return message
 
 
-def opened(message: ToReplica, engine: Engine) -> Message:
+def opened(message: Sealed | Plain, engine: Engine) -> Message:
     """Return what came from the bus as the core has it.
 
     Args:

@@ -15,7 +15,10 @@ _log = logging.getLogger(__name__)
 
 
 class RisingFormat:
-    """Raises the format of a replica's store.
+    """Raises the format of a replica's store, when etcd says so or another replica that has heard it there.
+
+    The latter tells before it sends rows of that format. So a store that has some is of that format on disk, however
+    late its host hears of etcd.
 
     Args:
         name: of the replica, for the log.
@@ -29,19 +32,23 @@ class RisingFormat:
         self._store = store
         self._owners = owners
         self._links = links
+        links.on_format = self.rise
 
     def seen(self, entries: Iterable[Entry[StoreFormat]]) -> None:
-        """Have the store be of the format that etcd says. It never goes back.
+        """Have the store be of the format that etcd says; see `rise`."""
+        for entry in entries:
+            if entry.value is not None:
+                self.rise(entry.value.version)
+
+    def rise(self, version: int) -> None:
+        """Have the store be of a format. It never goes back.
 
         Raises:
             StoreRefused: this shardmq does not write that format: the host was installed with an earlier version.
             StoreUnwritable: all is as it was. The process must end.
         """
-        for entry in entries:
-            if entry.value is not None and entry.value.version > self._store.version:
-                self._rise(entry.value.version)
-
-    def _rise(self, version: int) -> None:
+        if version <= self._store.version:
+            return
         if version > VERSION:
             raise StoreRefused(too_new(version))
         before = self._store.version

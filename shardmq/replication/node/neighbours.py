@@ -1,5 +1,6 @@
 """What a node needs of those around it."""
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from shardmq.bus.transport.transport import Dealer, Router
@@ -15,6 +16,7 @@ class Links(Protocol):
 
     more: bool
     generation: int
+    on_format: Callable[[int], object] | None
 
     @property
     def sources(self) -> list[Dealer | Router]: ...

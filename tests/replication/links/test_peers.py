@@ -19,7 +19,6 @@ from shardmq.replication.links.outgoing import WAITING_BYTES_MAX
 from shardmq.replication.links.wire import Taken
 from shardmq.replication.store.envelope import SealedEdits
 from shardmq.shards.storage.schema import STATE
-from shardmq.storage.versions import VERSION
 
 from .replicas import INSECURE, SECONDS, Group, free_address, group
 from .tampering import TamperingProxy
@@ -358,22 +357,3 @@ def test_hosts_of_two_bus_protocols_do_not_copy_from_one_another_and_say_why(
     replicas.until(lambda: re.search(said, caplog.text))
     assert replicas.replicas["b"].links.connected == []
     replicas.say("a", "c", beat(1.0))
-
-
-def test_stores_of_two_formats_do_not_copy_from_one_another_until_both_have_risen(
-    replicas: Group, caplog: pytest.LogCaptureFixture
-) -> None:
-    one, other, late = (replicas.add(host) for host in "abc")
-    late.engine.raise_version(VERSION + 1)
-    replicas.introduce()
-    said = rf"c\.shard-0 has a store of format {VERSION + 1}, and a\.shard-0 one of format {VERSION}; replicas copy"
-    replicas.until(lambda: re.search(said, caplog.text))
-    assert late.links.connected == []
-    replicas.say("a", "b", beat(1.0))
-
-    for replica in (one, other):
-        replica.engine.raise_version(VERSION + 1)
-        replica.links.format_has_risen()
-    replicas.until(lambda: len(late.links.connected) == len(one.links.connected) == 2)
-    assert "b" not in one.lost, "who is connected stays so"
-    replicas.say("a", "c", beat(2.0))

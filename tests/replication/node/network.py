@@ -1,7 +1,7 @@
 """Links in memory: they keep order, or lose and tell. What is sent is sealed and opened as between hosts."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 
 import msgspec
@@ -9,7 +9,7 @@ import msgspec
 from shardmq.bus.transport.transport import Dealer, Router
 from shardmq.replication.core.events import LinkLost, Received
 from shardmq.replication.core.messages import Message
-from shardmq.replication.links.wire import ToReplica, opened, sealed, size_of
+from shardmq.replication.links.wire import FormatRisen, ToReplica, opened, sealed, size_of
 from shardmq.storage.engine import Engine
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -35,8 +35,8 @@ class Network:
         self.bytes = 0
         self._under_way: dict[tuple[str, str], deque[tuple[float, bytes]]] = {}
 
-    def post(self, source: str, target: str, message: Message) -> None:
-        data = _encode(sealed(message))
+    def post(self, source: str, target: str, message: Message | FormatRisen) -> None:
+        data = _encode(_sealed(message))
         self.bytes += len(data)
         arrival = self.now + 0.0002 + 0.001 * self.dice.random() + self.slow.get((source, target), 0.0)
         self._under_way.setdefault((source, target), deque()).append((arrival, data))
@@ -68,6 +68,10 @@ class Network:
             self.lose(host, other)
 
 
+def _sealed(message: Message | FormatRisen) -> ToReplica:
+    return message if isinstance(message, FormatRisen) else sealed(message)
+
+
 class MemoryLinks:
     """The links of one process."""
 
@@ -76,7 +80,8 @@ class MemoryLinks:
         self._host = host
         self._engine = engine
         self._peers: tuple[str, ...] = ()
-        self._unflushed: list[tuple[str, Message]] = []
+        self._unflushed: list[tuple[str, Message | FormatRisen]] = []
+        self.on_format: Callable[[int], object] | None = None
         self.lost: list[LinkLost] = []
         self.more = False
         self.generation = 0
@@ -90,14 +95,14 @@ class MemoryLinks:
         self._peers = tuple(peers)
 
     def format_has_risen(self) -> None:
-        """Nobody is called here."""
+        self._unflushed += [(to, FormatRisen(self._engine.version)) for to in self._peers]
 
     def send(self, to: str, message: Message) -> None:
         if to in self._peers:
             self._unflushed.append((to, message))
 
     def unread_bytes(self, host: str) -> int | None:
-        waiting = [size_of(sealed(message)) for to, message in self._unflushed if to == host]
+        waiting = [size_of(_sealed(message)) for to, message in self._unflushed if to == host]
         return sum(waiting) if host in self._peers else None
 
     def flush(self) -> bool:
@@ -112,7 +117,11 @@ class MemoryLinks:
         self.lost.clear()
         for source in ("a", "b", "c", "d"):
             for data in self._network.arrived(source, self._host):
-                events.append(Received(source, opened(_decode(data), self._engine)))
+                message = _decode(data)
+                if not isinstance(message, FormatRisen):
+                    events.append(Received(source, opened(message, self._engine)))
+                elif self.on_format is not None:
+                    self.on_format(message.version)
         return events
 
     def tick(self, _: float) -> list[LinkLost]:

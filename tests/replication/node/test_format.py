@@ -45,10 +45,12 @@ def test_stores_rise_and_those_that_were_killed_before_they_heard_of_it_rise_whe
         answered = len(cluster.answered)
         late, other = cluster.dice.sample(cluster.hosts, 2)
         cluster.etcd.late[late] = 1.0
+        cluster.network.cut |= {(source, late) for source in cluster.hosts}
         cluster.etcd.have_format(NEXT)
         cluster.run(0.5)
         assert formats(cluster) == {VERSION, NEXT}
         cluster.kill(late)
+        cluster.network.heal()
         cluster.run(0.5)
         cluster.start(late)
         cluster.run(5)
@@ -59,6 +61,28 @@ def test_stores_rise_and_those_that_were_killed_before_they_heard_of_it_rise_whe
         cluster.check()
         assert formats(cluster) == {cluster.primary().node.engine.version} == {NEXT}
         assert len(cluster.answered) > answered
+
+
+@pytest.mark.usefixtures("next_version")
+@pytest.mark.parametrize("seed", range(3))
+def test_a_store_rises_before_it_has_rows_of_others_that_have_risen_though_its_host_does_not_reach_etcd(
+    folder: Path, seed: int
+) -> None:
+    with closing(Cluster(folder, seed)) as cluster:
+        cluster.run(2)
+        primary = cluster.primary()
+        for host in {*cluster.hosts} - {primary.host}:
+            cluster.etcd.late[host] = 1000.0
+        cluster.etcd.have_format(NEXT)
+        while primary.engine.version == VERSION:
+            cluster.step()
+        first = primary.node.index + 1
+        cluster.run(0.5)
+        for host, process in cluster.processes.items():
+            assert process.node.index > first, f"{host} has what was written since"
+        assert formats(cluster) == {NEXT}
+        cluster.settle()
+        cluster.check()
 
 
 @pytest.mark.usefixtures("next_version")
