@@ -7,8 +7,8 @@ So a pass takes as long as the others need, and one piece, however many connecti
 **Gathering.** A pass takes a gateway and a shard 50 to 100 µs, however little is in it. A thousand devices that say
 something now and then would have one for nearly every message. Where a gateway is busy with so many, passes begin
 APART_SECONDS apart, with what all of them said: of 500 clients with 20 messages a second each, a message takes the
-broker half as much of the processor. Who may be waiting for an answer, or is served by a gateway with time to spare, is
-not kept waiting.
+broker half as much of the processor. A gateway with time to spare does not wait, nor does one with clients that are
+read so often that they may be waiting for answers. Answers to those that speak seldom come up to two such times later.
 """
 
 import asyncio
