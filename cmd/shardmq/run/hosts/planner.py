@@ -8,15 +8,15 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from shardmq.cmd.run.hosts.membership import Membership
 from shardmq.replication.core.group import Group
 from shardmq.replication.etcd.errors import EtcdError
-from shardmq.replication.etcd.values import FORMAT, GROUPS, WISHES, StoreFormat, Wish
+from shardmq.replication.etcd.values import FORMAT, GROUPS, WISHES, Kind
 from shardmq.replication.planning.cluster import COORDINATOR, FIRST_FORMAT, Cluster
 from shardmq.replication.planning.plan import plan
-from shardmq.replication.planning.steps import FormatStep, GroupStep, Step
+from shardmq.replication.planning.steps import FormatStep, GroupStep, Step, WishStep
 
 STEP_SECONDS: Final = 5.0
 """For one step; what could not be done is planned anew."""
@@ -27,6 +27,9 @@ PAUSE_SECONDS: Final = 1.0
 CALM_SECONDS: Final = 5.0
 """Without a change of any group, before leaders are evened out: who has just handed over, or come back, is ready by
 then."""
+
+_KINDS: Final[dict[type[Step], Kind[Any]]] = {GroupStep: GROUPS, WishStep: WISHES, FormatStep: FORMAT}
+"""What each step changes."""
 
 _log = logging.getLogger(__name__)
 
@@ -81,27 +84,16 @@ class Planner:
     async def _take(self, step: Step) -> bool:
         """Take a step, if its key is as it was when it was planned; returns whether it need not be planned anew."""
         try:
-            if isinstance(step, GroupStep):
-                stored = await self._membership.change(
-                    GROUPS, step.name, lambda there: _swapped(there, step.before, step.after), STEP_SECONDS
-                )
-            elif isinstance(step, FormatStep):
-                stored = await self._membership.change(
-                    FORMAT, "", lambda there: _risen(there or FIRST_FORMAT, step.after), STEP_SECONDS
-                )
-            else:
-                stored = await self._membership.change(
-                    WISHES, step.name, lambda there: _swapped(there, step.before, step.after), STEP_SECONDS
-                )
+            stored = await self._membership.change(
+                _KINDS[type(step)], step.name, lambda there: _swapped(there, step), STEP_SECONDS
+            )
         except EtcdError as fault:
             _log.warning("%s was not done: %s", step.reason, fault)
             return False
         return stored.changed
 
 
-def _swapped(there: Group | Wish | None, before: Group | Wish | None, after: Group | Wish) -> Group | Wish | None:
-    return after if there == before else None
-
-
-def _risen(there: StoreFormat, after: StoreFormat) -> StoreFormat | None:
-    return after if there.version < after.version else None
+def _swapped(there: Any, step: Step) -> Any:
+    """What a key is to have after a step; None where it is not as it was. Without a format it has the first one."""
+    is_as_before = there == step.before or (there is None and step.before == FIRST_FORMAT)
+    return step.after if is_as_before else None
