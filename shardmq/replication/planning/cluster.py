@@ -63,6 +63,16 @@ class Cluster:
         return [name for name in self.usable if not self.hosts[name].is_stopping]
 
     @property
+    def awaits_hosts(self) -> bool:
+        """Whether it is a new broker, and not all hosts are known that it is made for: some are still to come.
+
+        What etcd says of groups may be heard before what it says of hosts: a broker is new until a group was led. Of
+        an older one, hosts may have been removed.
+        """
+        is_new = not any(group.term for group in self.groups.values())
+        return is_new and not {*self.broker.hosts} <= {*self.hosts}
+
+    @property
     def replicas_wanted(self) -> int:
         """How many replicas each group is to have on the hosts that there are.
 

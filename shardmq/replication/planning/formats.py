@@ -29,8 +29,7 @@ def rise(cluster: Cluster) -> list[FormatStep]:
     A new broker waits for the hosts that it was made for: one that is still to come may have an earlier version.
     """
     before, newest = cluster.format, newest_of_all(cluster)
-    are_awaited = not cluster.groups and not {*cluster.broker.hosts} <= {*cluster.hosts}
-    if newest <= before or are_awaited:
+    if newest <= before or cluster.awaits_hosts:
         return []
     reason = f"all hosts write stores of format {newest}: they are no longer of format {before}"
     return [FormatStep(StoreFormat(before), StoreFormat(newest), reason)]

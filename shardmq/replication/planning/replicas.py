@@ -26,8 +26,7 @@ def new_groups(cluster: Cluster, new_incarnation: Callable[[], str]) -> list[Ste
     led, and whose first primary drains, is made once more; not for a move, which that primary would carry out.
     """
     hosts = cluster.able_to_lead
-    is_new = not cluster.groups  # of hosts that it was spread over then, some may have been removed since
-    if not hosts or (is_new and not {*cluster.broker.hosts} <= {*cluster.hosts}):
+    if not hosts or cluster.awaits_hosts:
         return []
     steps: list[Step] = []
     groups = {

@@ -38,6 +38,9 @@ def test_the_first_host_has_everything_alone() -> None:
 def test_groups_are_made_when_all_hosts_have_come_that_are_waited_for() -> None:
     model = broker_on("ab", waits="abc")
     assert not model.groups
+    model.groups["coordinator"] = Group("1", 0, "", ("a",), ("a", "b"))  # by who has heard of c already
+    assert not model.plan()
+    del model.groups["coordinator"]
     model.come("c")
     assert model.plan_all() == 9
     assert spread(model.loads()) == 0

@@ -7,7 +7,7 @@ does nearly always, and while nobody leads the coordinator, as before its first 
 import asyncio
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from shardmq.cmd.run.hosts.membership import Membership
@@ -64,7 +64,7 @@ class Planner:
             steps = plan(cluster, lambda: secrets.token_hex(8), self._is_calm(cluster))
             for step in steps:
                 _log.info("%s", step.reason)
-            if not all(await asyncio.gather(*map(self._take, steps))):
+            if not await self._take_all(steps):
                 await asyncio.sleep(PAUSE_SECONDS)
                 self._news.set()
 
@@ -80,6 +80,18 @@ class Planner:
     def _is_to_plan(self, cluster: Cluster) -> bool:
         group = cluster.groups.get(COORDINATOR)
         return group is None or group.primary in ("", self._name)
+
+    async def _take_all(self, steps: Sequence[Step]) -> bool:
+        """Take steps, whose keys differ; returns whether none needs to be planned anew.
+
+        New groups are made in the plan's order, and none behind one that another host has made: hosts that plan at once
+        would spread the rest otherwise where they know of different ones.
+        """
+        new = [step for step in steps if isinstance(step, GroupStep) and step.before is None]
+        for step in new:
+            if not await self._take(step):
+                return False
+        return all(await asyncio.gather(*(self._take(step) for step in steps if step not in new)))
 
     async def _take(self, step: Step) -> bool:
         """Take a step, if its key is as it was when it was planned; returns whether it need not be planned anew."""
