@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import shardmq
+from shardmq.limits import PREFETCH_MAX
 
 PATIENCE_SECONDS = 60.0
 INACTIVITY_SECONDS = 0.3
@@ -43,7 +44,7 @@ def take(channel: shardmq.Channel, queue: str) -> list[shardmq.Message]:
     taken = []
     ready = channel.queue_declare(queue, passive=True).messages
     if ready >= MANY:
-        for message in channel.consume(queue, prefetch=ready):
+        for message in channel.consume(queue, prefetch=min(ready, PREFETCH_MAX)):
             taken.append(message)
             message.ack()
             if len(taken) == ready:
