@@ -206,7 +206,7 @@ def exchange_unbind(channel: Channel, operation: ExchangeUnbind, reply: Reply) -
 
 def _perform(client: Client, command: DeclareExchange | Bind, reply: Reply) -> None:
     """Have a command carried out, unless what it asks for is there already."""
-    if client.state.coordinator.is_current and is_repeated(client.state.topology, command):
+    if client.state.coordinator.is_promised and is_repeated(client.state.topology, command):
         reply(None)
     else:
         client.perform(command, done(reply))

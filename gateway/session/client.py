@@ -236,7 +236,7 @@ class Client:
         """
         declare = partial(self._declare_queue, command, reply, time.monotonic() + DECLARE_SECONDS, PAUSE_SECONDS)
         topology = self.state.topology
-        if not self.state.coordinator.is_current:
+        if not self.state.coordinator.is_promised:
             declare()
         elif (command.vhost, command.name) not in topology.queues:
             declare(is_new=True)

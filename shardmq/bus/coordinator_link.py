@@ -108,6 +108,7 @@ class CoordinatorLink:
     Attributes:
         is_synced: whether a snapshot of the topology has come.
         is_current: whether the link has been open since the last snapshot, so that the replica is up to date.
+        is_promised: whether it is, and enough replicas of the coordinator have all of it: what it has may be promised.
         is_teller: whether this gateway tells the events of the topology, for all gateways.
         identified: called with the broker's id and the coordinator's generation at each snapshot; the owner sets it.
         lists: returns what this gateway has under a noun ("connections", …), for lists of other gateways; the owner
@@ -124,7 +125,7 @@ class CoordinatorLink:
         table: Callable[[], dict[str, Any]],
     ) -> None:
         self.dialer = dialer
-        self.is_synced = self.is_current = self.is_teller = False
+        self.is_synced = self.is_current = self.is_promised = self.is_teller = False
         self._topology = topology
         self._changed = changed
         self._rerouted = rerouted
@@ -232,6 +233,7 @@ class CoordinatorLink:
         self.identified(snapshot.broker, snapshot.generation)
         self._topology.load(snapshot)
         self.is_synced = self.is_current = True
+        self.is_promised = snapshot.is_promised
         self._synced(snapshot.version)
         for follower in self._followers:
             follower.loaded()
@@ -240,6 +242,7 @@ class CoordinatorLink:
         for change in message.changes:
             self._topology.apply(change)
         self._topology.version = message.version
+        self.is_promised = message.is_promised
         is_rerouted = not all(isinstance(each, PASSING) for each in message.changes)
         self._synced(message.version, is_rerouted, message.is_awaited)
         for follower in self._followers:
@@ -302,7 +305,7 @@ class CoordinatorLink:
         asked.reply(outcome)
 
     def _on_lost(self) -> None:
-        self.is_current = self.is_teller = False
+        self.is_current = self.is_promised = self.is_teller = False
         self._unsaid = None
         asked, self._asked = self._asked, {}
         for each in asked.values():

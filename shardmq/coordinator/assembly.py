@@ -20,6 +20,7 @@ from shardmq.coordinator.loop import CoordinatorLoop
 from shardmq.coordinator.rules.access import first_changes, missing_exchanges
 from shardmq.coordinator.rules.shard_identity import Members
 from shardmq.coordinator.state.coordinator import CoordinatorState
+from shardmq.coordinator.state.promises import Promises
 from shardmq.coordinator.state.returning import Returning
 from shardmq.coordinator.state.transactions import TransactionState
 from shardmq.coordinator.storage.store import Store, StoredState
@@ -137,20 +138,25 @@ def put_together(
             links[number].drop(queue_id)
     clock = clock or SteadyClock.resumed(stored.transactions.clock)
     transactions = TransactionState(topology, store, clock, stored.transactions.next_number)
-    if not stored.is_restart:
-        returning = Returning(0.0, 0.0)
-    elif directory is None:
-        returning = Returning(RETURN_SECONDS, time.monotonic())
-    else:
-        returning = Returning(RETURN_SECONDS_FROM_HOSTS, time.monotonic(), shards)
-    state = CoordinatorState(stored.identity, topology, store, shards, transactions, returning)
-    replicas = TopologyReplicas(topology, addresses, stored.identity)
+    returning = _returning(stored, None if directory is None else shards)
+    promises = Promises() if member is None else Promises(lambda: member.node.index, member.is_sure)
+    state = CoordinatorState(stored.identity, topology, store, shards, transactions, promises, returning)
+    replicas = TopologyReplicas(topology, addresses, stored.identity, promises)
     two_phase_commit = TwoPhaseCommit(shards, stored.transactions.decisions)
     if member is not None:
         listener.held = member.held
         member.ends.append(listener.end_all)
     new_shards = None if directory is None else _new_shards(state, coming, call, directory)
     return CoordinatorLoop(state, sockets, listener, replicas, two_phase_commit, files, new_shards, member)
+
+
+def _returning(stored: StoredState, shards: Sequence[ShardLink] | None) -> Returning:
+    """The gateways that are still to call again; `shards` of a broker on several hosts know when all are back."""
+    if not stored.is_restart:
+        return Returning(0.0, 0.0)
+    if shards is None:
+        return Returning(RETURN_SECONDS, time.monotonic())
+    return Returning(RETURN_SECONDS_FROM_HOSTS, time.monotonic(), shards)
 
 
 def _shards(directory: "PrimaryDirectory", stored: StoredState) -> int:

@@ -159,7 +159,8 @@ class CoordinatorLoop:
     def _may_go_on(self, member: "GroupMember") -> bool:
         """Let the replica go on; returns whether this may, too."""
         member.turn()
-        self._state.store.shut = member.refusal
+        if self._state.promises.look(member.refusal, member.node.released):
+            self._replicas.post_promised()
         return not member.is_paused
 
     def stop(self) -> None:

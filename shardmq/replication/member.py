@@ -76,6 +76,7 @@ class GroupMember:
     Attributes:
         node: the replica.
         held: what the owner's links hold until it is released.
+        is_sure: whether it knew all that it holds to be released, when it began to lead.
         ends: called with a reason to end all sessions of the owner's links; what was held for them is dropped.
 
     Raises:
@@ -98,6 +99,7 @@ class GroupMember:
         self.held = HeldEnvelopes(lambda: node.index)
         self.ends: list[Callable[[str], object]] = []
         self._had_enough = True
+        self.is_sure = False
         self._is_running = self._has_left = False
         self._forget_at = float("inf")
         self._name = name
@@ -254,8 +256,8 @@ class GroupMember:
         """Let go of links, etcd and the store."""
         self.node.close()
 
-    def _leading(self, term: int) -> None:
-        self._term = term
+    def _leading(self, term: int, is_sure: bool) -> None:
+        self._term, self.is_sure = term, is_sure
 
     def _deposed(self, term: int) -> None:
         if self._term == term:

@@ -14,12 +14,13 @@ from shardmq.replication.core.replica import Replica
 from shardmq.replication.core.state import Stored
 
 BOTH = ("a", "b")
+EMPTY = Stored(Note("one", promised=3))
 ELECTED = GroupSeen(8, Group("one", 4, "b", BOTH, BOTH))
 
 
-def follower() -> Replica:
+def follower(stored: Stored = EMPTY) -> Replica:
     """Replica b, which has read that a leads term 3, and has heard it."""
-    replica = Replica("b", Stored(Note("one", promised=3)), 100.0, 1)
+    replica = Replica("b", stored, 100.0, 1)
     replica.step(100.0, Tick())
     replica.step(100.0, GroupRead(7, Group("one", 3, "a", BOTH, BOTH)))
     replica.step(100.0, Received("a", Beat(3, 55.0, 0, 0, 0.0)))
@@ -70,7 +71,7 @@ def test_the_handover_of_another_term_shortens_no_wait_for_a_lease(is_before: bo
     if not is_before:
         replica.step(100.1, late)
     assert replica.step(100.1, Durable(promise.serial)) == []
-    assert Leading(4) in replica.step(101.6, Tick()), "the lease that a was granted has ended"
+    assert Leading(4, True) in replica.step(101.6, Tick()), "the lease that a was granted has ended"
 
 
 def test_a_new_primary_says_nothing_before_its_promise_is_on_disk() -> None:
@@ -106,3 +107,12 @@ def test_a_primary_that_hears_of_a_higher_term_leads_no_more(message: Message) -
 def test_a_primary_refuses_a_lower_term_by_name() -> None:
     (refused,) = primary().step(100.3, Received("a", Beat(3, 55.0, 0, 0, 0.0)))
     assert refused == Send("a", Refused(4))
+
+
+@pytest.mark.parametrize("released", [2, 3])
+def test_who_leads_says_whether_it_knew_all_that_it_holds_to_be_released(released: int) -> None:
+    note = Note("one", promised=3, term=3, index=3, released=released, history=((3, 1),))
+    replica = follower(Stored(note, ((3, ((0, b"key"),)),)[released - 2 :]))
+    [promise] = [effect for effect in replica.step(100.1, ELECTED) if isinstance(effect, Commit)]
+    replica.step(100.1, Durable(promise.serial))
+    assert Leading(4, released == 3) in replica.step(101.6, Tick())

@@ -62,6 +62,27 @@ def test_with_too_few_replicas_of_the_coordinator_in_sync_what_adds_is_refused_a
         until(lambda: not declared(connection, "both again"))
 
 
+def test_what_was_under_way_is_not_found_done_while_too_few_replicas_of_the_coordinator_are_in_sync(
+    etcd: Etcd, tmp_path: Path
+) -> None:
+    """The primary has it alone, and its gateway asks again: neither answers by what is there."""
+    with (
+        ReplicatedBroker(tmp_path, etcd.url, "doubting", min_in_sync=2, hosts=("a", "b")) as broker,
+        shardmq.connect(broker.url, timeout=30) as connection,
+    ):
+        assert not declared(connection, "both")
+        group = broker.group("coordinator")
+        other = broker.replicas[next(host for host in group.in_sync if host != group.primary), "coordinator"]
+        other.process.send_signal(signal.SIGSTOP)
+        under_way = declared(connection, "one")
+        assert "too few replicas of coordinator are in sync: " in under_way
+        with shardmq.connect(broker.url, timeout=30) as another:
+            assert declared(another, "one") == under_way, "its gateway has heard of it"
+            assert not declared(another, "both")
+        other.process.send_signal(signal.SIGCONT)
+        until(lambda: not declared(connection, "one"))
+
+
 def declared(connection: shardmq.Connection, name: str) -> str:
     """Declare an exchange; returns why it was refused, "" where it was not."""
     try:

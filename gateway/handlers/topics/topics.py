@@ -43,7 +43,7 @@ def topic_declare(channel: Channel, operation: TopicDeclare, reply: Reply) -> No
         client.permissions.check_read(name, "topic")
         client.permissions.check_write(alternate, "exchange")
     command = DeclareTopic(client.vhost, name, operation.partitions, operation.arguments)
-    if client.state.coordinator.is_current and is_repeated(topology, command):
+    if client.state.coordinator.is_promised and is_repeated(topology, command):
         reply(None)
     else:
         client.perform(command, done(reply))

@@ -58,7 +58,11 @@ class TopologyApplied(BusMessage, frozen=True, tag=61):
 
 
 class Snapshot(BusMessage, frozen=True, tag=62):
-    """The whole topology, the first message of a session to a gateway."""
+    """The whole topology, the first message of a session to a gateway.
+
+    Attributes:
+        is_promised: see `Changes`.
+    """
 
     version: int
     vhosts: list[Vhost]
@@ -76,6 +80,7 @@ class Snapshot(BusMessage, frozen=True, tag=62):
     topic_permissions: list[TopicPermission] = []
     tracing: dict[str, float] = {}
     parameters: list[Parameter] = []
+    is_promised: bool = True
 
 
 class Changes(BusMessage, frozen=True, tag=63):
@@ -86,12 +91,15 @@ class Changes(BusMessage, frozen=True, tag=63):
             those beyond, too.
         is_awaited: whether somebody may wait until this gateway has applied them; else it may say so with what it says
             next, a little later.
+        is_promised: whether enough replicas of the coordinator have all that this and earlier messages tell of; else
+            only the coordinator knows whether to answer a repeated declaration.
     """
 
     version: int
     changes: list[Change]
     performers: list[tuple[int, str]] = []
     is_awaited: bool = True
+    is_promised: bool = True
 
 
 class TellEvents(BusMessage, frozen=True, tag=120):

@@ -87,6 +87,7 @@ class CommandExecutor:
         self._queues = QueueSteps(state.topology, state.shards, replicas, self)
         self._policies = PolicySteps(state.topology, state.shards, self)
         self._next_queue = state.identity.first_queue
+        self._promises = state.promises
         self._returning = state.returning
         self.is_frozen = False
         self.claims = QueueClaims(state.topology)
@@ -198,6 +199,7 @@ class CommandExecutor:
         """
         dropped, self._dropped = self._dropped, []
         self._store.write(changes, dropped, followed, note)
+        self._promises.written()
 
     def resume(self, pending: PendingCommand) -> None:
         """Ask the rules again, now that a command's shards have answered."""
@@ -240,10 +242,10 @@ class CommandExecutor:
             self._begin_transaction_command(pending, command)
             return
         try:
-            changes = self._changes_for(command)
+            changes = self._changes_for(pending)
             if isinstance(command, DeleteVhost):  # nothing refuses it any more
                 self._cancel_inside(command.vhost)
-                changes = self._changes_for(command)  # with the queues that were being declared
+                changes = self._changes_for(pending)  # with the queues that were being declared
         except RequestError as error:
             if isinstance(error, ResourceLocked) and self.claims.hold(pending):
                 self._leave_turn(pending)
@@ -256,7 +258,7 @@ class CommandExecutor:
                 return
         elif isinstance(command, DeleteVhost):
             changes = [*end_all(self._topology, command.vhost, self._transactions.now_ms), *changes]
-        self._decide(changes)
+        self._decide(pending, changes)
         if isinstance(command, DeclareQueue | DeclareTopic | ExtendTopic):
             self._queues.assign(pending, command, changes)
         else:
@@ -272,22 +274,27 @@ class CommandExecutor:
         for change in changes:
             self._replicas.tell([change], pending.user if isinstance(change, QueueRemoved) else "")
 
-    def _changes_for(self, command: Command) -> list[Change]:
+    def _changes_for(self, pending: PendingCommand) -> list[Change]:
         """What a command changes.
 
         Raises:
-            RequestError: it is refused: by the rules, for lack of room on the disk, or as a queue is out of service.
+            RequestError: it is refused: by the rules, for lack of room on the disk or of replicas in sync, or as a
+                queue is out of service.
         """
+        command = pending.command
         next_transaction = self._transactions.next_number
         placement = QueuePlacement(self._next_queue, len(self._shards), self._queues.coming, next_transaction)
         changes = changes_for(self._topology, command, placement)
+        self._promises.check(pending, changes)
         self._store.check_room(changes)
         self._queues.check_in_service(changes)
         return changes
 
-    def _decide(self, changes: Sequence[Change]) -> None:
+    def _decide(self, pending: PendingCommand, changes: Sequence[Change]) -> None:
         """Have changes written at the end of the pass, before anything that was posted leaves."""
         self._unwritten += changes
+        if changes:
+            self._promises.decided(pending)
         self._transactions.take_in(changes)
         for change in changes:
             if isinstance(change, TransactionEnded):
@@ -309,6 +316,7 @@ class CommandExecutor:
         try:
             facts = self._transactions.facts(command, self._two_phase_commit.following, self._queues.growing)
             outcome = outcome_of(self._topology, command, facts)
+            self._promises.check(pending, outcome.changes)
             self._store.check_room(outcome.changes)
         except RequestError as error:
             self.refuse(pending, error)
@@ -318,7 +326,7 @@ class CommandExecutor:
             self._two_phase_commit.prepare(command, partial(self._on_prepared, pending))
             return
         pending.result = outcome.result
-        self._decide(outcome.changes)
+        self._decide(pending, outcome.changes)
         self._replicas.tell(outcome.changes, pending.user)
         if isinstance(command, CommitTransaction):
             self._await_shards(pending, command.number)

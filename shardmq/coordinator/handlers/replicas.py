@@ -7,6 +7,7 @@ from shardmq.bus.listener import Peer
 from shardmq.bus.messages.coordinator import Changes, Snapshot, TellEvents
 from shardmq.coordinator.rules.shard_identity import BrokerIdentity
 from shardmq.coordinator.state.pending_command import PendingCommand, Stage
+from shardmq.coordinator.state.promises import Promises
 from shardmq.topology.changes import Change, QueueAdded, QueueRemoved
 from shardmq.topology.topology import Topology
 
@@ -20,14 +21,18 @@ class TopologyReplicas:
         topology: the authority; changed only by `tell`.
         addresses: of the shards, for the gateways.
         identity: the broker's id and the generation, for the gateways.
+        promises: tells whether gateways may promise what they are told of.
 
     Attributes:
         queues_created: since the coordinator started.
         queues_deleted: since then.
     """
 
-    def __init__(self, topology: Topology, addresses: Sequence[str], identity: BrokerIdentity) -> None:
+    def __init__(
+        self, topology: Topology, addresses: Sequence[str], identity: BrokerIdentity, promises: Promises
+    ) -> None:
         self._topology = topology
+        self._promises = promises
         self._addresses = list(addresses)
         self._identity = identity
         self._versions: dict[Peer, int] = {}  # applied by each gateway
@@ -54,7 +59,8 @@ class TopologyReplicas:
         policies, allowed = list(fields.policies), list(fields.topic_permissions)
         tracing, given = dict(fields.tracing), list(fields.parameters)
         head = *fields[:7], self._addresses
-        peer.post(Snapshot(*head, transactions, broker, generation, topics, policies, allowed, tracing, given))
+        tail = topics, policies, allowed, tracing, given, not self._promises.is_in_doubt
+        peer.post(Snapshot(*head, transactions, broker, generation, *tail))
         if len(self._versions) == 1:
             peer.post(TellEvents())
 
@@ -95,9 +101,15 @@ class TopologyReplicas:
             return
         untold, self._untold = self._untold, []
         performers, self._performers = self._performers, []
+        is_promised = not self._promises.is_in_doubt
         for peer in self._versions:
             is_awaited = len(self._versions) > 1 or any(asker is not peer for asker in self._waiting)
-            peer.post(Changes(self._topology.version, untold, performers, is_awaited))
+            peer.post(Changes(self._topology.version, untold, performers, is_awaited, is_promised))
+
+    def post_promised(self) -> None:
+        """Tell the gateways that enough replicas have all that they were told of."""
+        for peer in self._versions:
+            peer.post(Changes(self._topology.version, [], [], False))
 
     def wait(self, pending: PendingCommand) -> None:
         """Have a command wait until every gateway has applied the topology as it is now.

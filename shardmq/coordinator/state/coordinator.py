@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from shardmq.coordinator.links.shard import ShardLink
 from shardmq.coordinator.rules.shard_identity import BrokerIdentity
+from shardmq.coordinator.state.promises import Promises
 from shardmq.coordinator.state.returning import Returning
 from shardmq.coordinator.state.transactions import TransactionState
 from shardmq.coordinator.storage.store import Store
@@ -20,6 +21,7 @@ class CoordinatorState:
         store: where changes are written before anybody is told.
         shards: the links to all shards, by number; they may become more.
         transactions: what is known of transactions beside the topology.
+        promises: whether enough replicas have what an answer would promise.
         returning: gateways of an earlier life that are still to call again; nothing is answered before.
     """
 
@@ -28,4 +30,5 @@ class CoordinatorState:
     store: Store
     shards: list[ShardLink]
     transactions: TransactionState
+    promises: Promises
     returning: Returning

@@ -123,13 +123,11 @@ class Store:
 
     Attributes:
         space: the room under the store.
-        shut: why nothing is added though the disk has room; "" where it is.
     """
 
     def __init__(self, engine: Engine, boot_id: str) -> None:
         refuse_replica(engine)
         self._boot_id = boot_id
-        self.shut = ""
         self._rows = StoreRows(engine)
         self._transactions = TransactionTable(self._rows)
         self._changes = ChangeWriter(boot_id, self._transactions)
@@ -281,12 +279,10 @@ class Store:
         """Make sure that the disk has room for changes that add something.
 
         Raises:
-            Unavailable: it has none, or the store is shut. What is removed, or decided, may still be written.
+            Unavailable: it has none. What is removed, or decided, may still be written.
         """
         added = sum(isinstance(change, ADDING) for change in changes)
         if added:
-            if self.shut:
-                raise Unavailable(self.shut)
             self.space.left -= added * CHANGE_BYTES
             if self.space.left < 0:
                 raise Unavailable(

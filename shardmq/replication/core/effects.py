@@ -64,9 +64,15 @@ class Swap(msgspec.Struct, frozen=True):
 
 
 class Leading(msgspec.Struct, frozen=True):
-    """The replica is the primary of a term, and takes proposals."""
+    """The replica is the primary of a term, and takes proposals.
+
+    Attributes:
+        term: that it leads.
+        is_sure: whether it knew all that it holds to be released, before this term.
+    """
 
     term: int
+    is_sure: bool
 
 
 class Deposed(msgspec.Struct, frozen=True):

@@ -40,6 +40,7 @@ class Primary:
         self.term = group.term
         self.is_active = False
         self._first_index = state.index + 1
+        self._is_sure = state.released == state.index
         self._durable_index = 0
         self._beat_at = float("-inf")
         self._early: dict[str, Hello] = {}
@@ -119,7 +120,7 @@ class Primary:
         if state.now >= self._quiet_until and state.durable_promised >= self.term:
             self.is_active = True
             self.changes.released_at = state.now
-            state.effects.append(Leading(self.term))
+            state.effects.append(Leading(self.term, self._is_sure))
             self._append(())
             self._beat()
             for sender, hello in self._early.items():

@@ -65,7 +65,7 @@ class ReplicaNode:
         store: of the replica.
         engine: for the owner of the primary's store; it takes commits while `takes_proposals`.
         followers: how far the others are behind, while it leads.
-        on_leading: called with the term, once it leads; what was before it is on disk.
+        on_leading: called as `effects.Leading` says, once it leads; what was before its term is on disk.
         on_deposed: called with the term that has ended; the owner must end, and answer nothing any more.
         on_handing_over: called before a transfer begins, while the owner may still commit.
         on_resigning: called while a transfer is under way and what was released may still be answered: soon it may not.
@@ -82,7 +82,7 @@ class ReplicaNode:
     ) -> None:
         self.host = host
         self.name = group
-        self.on_leading: Callable[[int], object] | None = None
+        self.on_leading: Callable[[int, bool], object] | None = None
         self.on_deposed: Callable[[int], object] | None = None
         self.on_handing_over: Callable[[], object] | None = None
         self.on_resigning: Callable[[], object] | None = None
@@ -336,7 +336,7 @@ class ReplicaNode:
             if isinstance(call, effects.Deposed) and self.on_deposed is not None:
                 self.on_deposed(call.term)
             elif isinstance(call, effects.Leading) and call.term == self._core.leads and self.on_leading is not None:
-                self.on_leading(call.term)
+                self.on_leading(call.term, call.is_sure)
 
     # What the core asks
 

@@ -83,7 +83,7 @@ class Process:
         self.frozen_until = 0.0
         self.waiting: deque[tuple[int, int, list[Edit]]] = deque()
 
-    def _leading(self, term: int) -> None:
+    def _leading(self, term: int, _: bool) -> None:
         assert self.node.leads == term
         self.cluster.terms.append((term, self.host))
         self.traffic.go_on(self.node.engine)

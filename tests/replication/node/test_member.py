@@ -64,7 +64,7 @@ def test_who_handed_over_before_it_served_leads_its_next_term_at_once(etcd: Etcd
     member = members.start("a")
     assert member.node.on_leading is not None
     assert member.node.on_deposed is not None
-    member.node.on_leading(7)  # with a wish that was there already: it hands over in the same turn
+    member.node.on_leading(7, True)  # with a wish that was there already: it hands over in the same turn
     member.node.on_deposed(7)
     assert member.follow(lambda: False)
     member.turn()  # raises no TermEnded: what it would end has just been loaded

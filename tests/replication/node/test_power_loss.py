@@ -63,7 +63,7 @@ class Pair:
 
     def _started(self) -> Running:
         made = Running("a", self._folder / "primary", self._folder / "keys", self._addresses["a"], self._url)
-        made.node.on_leading = lambda _: self._traffic.go_on(made.node.engine)
+        made.node.on_leading = lambda _term, _is_sure: self._traffic.go_on(made.node.engine)
         return made
 
     def follow(self) -> None:

@@ -37,7 +37,7 @@ class Running:
         self.node = ReplicaNode(
             host, GROUP, self.store, links, BackgroundRegister(parse(url), f"{host}{time.time_ns()}")
         )
-        self.node.on_leading = lambda _: self.traffic.go_on(self.node.engine)
+        self.node.on_leading = lambda _term, _is_sure: self.traffic.go_on(self.node.engine)
         self.node.on_deposed = lambda _: self.waiting.clear()
         self.traffic = Traffic(1)
         self.waiting: list[tuple[int, bytes]] = []
