@@ -1,14 +1,23 @@
 """What leaves a shard at the end of a pass: some of it before the commit, the rest behind it, and some with the next.
 
     apply ─► deliver ─┬───────────────────────► commit ─► answer, confirm, deliver
-                      └► deliver what may ─────► commit ─► confirm ─ ─ ─► or with what is said next
+                      ├► deliver what may ─────► commit ─► confirm ─ ─ ─► or with what is said next
+                      └► deliver, confirm ─ ─ ─► commit with what is committed next, if nobody asked for confirms
 
 Nothing else sends what a pass has posted: what it rests on is on disk, or early_deliveries.py says why it need not be.
 """
 
 from shardmq.bus.listener import Listener
 from shardmq.bus.messages.shard import ToShard
-from shardmq.shards.early_deliveries import EARLY, LATE, LATE_SECONDS, Events, may_be_confirmed_late, may_leave_early
+from shardmq.shards.early_deliveries import (
+    EARLY,
+    LATE,
+    LATE_SECONDS,
+    Events,
+    may_be_confirmed_late,
+    may_be_written_late,
+    may_leave_early,
+)
 from shardmq.shards.handlers.publish import Publishing
 from shardmq.shards.storage.write_buffer import WriteBuffer
 
@@ -26,7 +35,7 @@ class Answers:
         self._buffer = buffer
         self._publishing = publishing
         self._listener = listener
-        self._was_early = False
+        self._was_early = self._is_put_off = False
         self._late_until: float | None = None  # monotonic; a confirm waits so long at most
 
     def wait_seconds(self, now: float) -> float | None:
@@ -34,12 +43,13 @@ class Answers:
         return None if self._late_until is None else max(0.0, self._late_until - now)
 
     def send_early(self, events: Events) -> None:
-        """Send deliveries that may leave before the commit of the pass in which this has come."""
-        if self._buffer.has_messages_alone and may_leave_early(events):
+        """Send deliveries that may leave before the commit of the pass in which this has come, unless it is put off."""
+        self._is_put_off = may_be_written_late(events) and self._buffer.put_off()
+        if not self._is_put_off and self._buffer.has_messages_alone and may_leave_early(events):
             self._was_early = self._listener.flush_all_of(EARLY)
 
     def commit(self, events: Events, is_small: bool) -> bool:
-        """Commit a pass, and send what it has to say.
+        """Commit a pass, at once or with a later one, and send what it has to say.
 
         Args:
             events: what has come in it.
@@ -53,7 +63,8 @@ class Answers:
         """
         was_early, self._was_early = self._was_early, False
         may_be_late = was_early and is_small and may_be_confirmed_late(events) and not self._listener.has_posted
-        self._buffer.commit()
+        if not (self._is_put_off and self._buffer.put_off()):
+            self._buffer.commit()
         has_sent = self._confirm(may_be_late)
         self._buffer.commit_behind()  # a flush of the disk that nobody waits for
         return has_sent or was_early

@@ -15,6 +15,8 @@ it. What is promised stands:
   elsewhere: staged, or waiting for a time) never leaves early: its consumer would have it twice, unmarked.
 * What a commit of a channel publishes is seen when it is committed.
 
+What was published without confirms need not be committed in its pass at all: `may_be_written_late`.
+
 Where nobody waits for the confirm of what was delivered so, it comes with what is said next: to send it alone wakes the
 gateway up once more for each message.
 """
@@ -42,7 +44,9 @@ up twice."""
 
 Events = Sequence[tuple[Any, Any]]
 
-_PLAIN: Final = frozenset({Publishes, Acks, Ack, Credit})
+_SETTLING: Final = frozenset({Acks, Ack, Credit})
+
+_PLAIN: Final = _SETTLING | {Publishes}
 """What holds up no deliveries; nor do publishes that nobody has numbered, delayed or staged."""
 
 
@@ -60,6 +64,21 @@ def may_leave_early(events: Events) -> bool:
         if found > EARLY_EVENTS:
             return False
     return found > 0
+
+
+def may_be_written_late(events: Events) -> bool:
+    """Whether nobody waits for the commit of what came in a pass: publishes without confirms, and acks."""
+    for _, message in events:
+        kind = type(message)
+        if kind is Publish:
+            if not message.unawaited or message.producer or message.delay_ms or message.transaction:
+                return False
+        elif kind is Publishes:
+            if not message.unawaited:
+                return False
+        elif kind not in _SETTLING:
+            return False
+    return True
 
 
 def may_be_confirmed_late(events: Events) -> bool:

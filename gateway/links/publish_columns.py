@@ -56,6 +56,7 @@ def post_columns(
                     [batch.plan.routing_key for batch in run],
                     counts,
                     [b"".join(batch.records) for batch in run],
+                    not any(batch.target.is_confirming for batch in run),
                 )
             )
             numbers += len(run)

@@ -16,13 +16,14 @@ from shardmq.errors import RowDamaged
 from shardmq.message.record_batch import RecordBatch, can_join, join
 from shardmq.ranges import RangeSet
 from shardmq.shards.queues.segment_log import MERGE_SEGMENTS
+from shardmq.shards.segments.compactable import Compactable
 from shardmq.shards.segments.delivery_counts import DeliveryCounts
 from shardmq.shards.segments.segment import SEGMENT_BYTES, NumberedBatch, Segment, body_sizes
 from shardmq.shards.segments.shared_batch import SharedBatch, shared_batch
 from shardmq.shards.segments.slicer import BatchSlicer
 from shardmq.shards.segments.tag_summary import union
 from shardmq.shards.segments.timed_segment import TimedSegment
-from shardmq.shards.storage.write_buffer import Compactable, WriteBuffer
+from shardmq.shards.storage.write_buffer import WriteBuffer
 
 PASS_BYTES: Final = 8 << 20
 """Bytes copied in one pass; publishers that wait for a confirm wait for them, too."""

@@ -2,6 +2,7 @@
 
 body_cache.py       Which bodies are in memory, within a budget.
 chunks.py           Messages of a segment as several readers get them, put together once.
+compactable.py      What the compactor looks after.
 delivery_counts.py  How often each of some messages was delivered in vain, kept by ranges: most were not, and others
                     were together.
 index_entry.py      A segment's entry in the index.

@@ -1,13 +1,13 @@
 """What the passes of a shard have changed and not yet written, and the group commit.
 
-Messages are written at the end of the pass they came in: somebody waits for their confirm. Settled messages are written
-a little later, together: most segments are settled whole within milliseconds, and then only their end is written. After
-a crash in between, those messages are delivered again, marked redelivered. Declarations are written behind their
+Messages are written at the end of the pass they came in, where somebody waits for their confirm, and else a little
+later, as settled messages are: most segments are settled whole within milliseconds, and then only their end is written.
+After a crash in between, those messages are delivered again, marked redelivered. Declarations are written behind their
 answer: the coordinator has them on disk.
 """
 
 import time
-from typing import Final, Protocol
+from typing import Final
 
 from shardmq.errors import RowDamaged
 from shardmq.limits import LETTER_PRODUCERS
@@ -15,7 +15,8 @@ from shardmq.runtime.clock import ClockNote
 from shardmq.runtime.statistics.histograms import TimeHistogram
 from shardmq.shards.segments.body_cache import BodyCache
 from shardmq.shards.segments.chunks import ChunkCache
-from shardmq.shards.segments.segment import NumberedBatch, Segment, SegmentIndex
+from shardmq.shards.segments.compactable import Compactable
+from shardmq.shards.segments.segment import NumberedBatch, Segment
 from shardmq.shards.storage.entries import (
     Reservation,
     Sealed,
@@ -30,32 +31,13 @@ from shardmq.shards.storage.store import Store
 from shardmq.shards.storage.write_batch import WriteBatch
 from shardmq.topology.entities import Queue as Declared
 
+PUT_OFF_SECONDS: Final = 0.02
+PUT_OFF_BYTES_MAX: Final = 64 << 10
+"""How long messages may wait to be written that were published without confirms, and how many bytes of them. Where
+consumers keep up, most are settled by then, and never written."""
+
 SETTLED_SECONDS: Final = 0.05
 """How long settled messages may wait to be written, and what was declared."""
-
-
-class Compactable(Protocol):
-    """Segments that the compactor may merge, or copy what lives out of.
-
-    Attributes:
-        id: of their queue.
-        index: of the segments.
-        young: how many of them were never merged.
-    """
-
-    id: int
-    index: SegmentIndex
-    young: int
-
-    @property
-    def is_sparse(self) -> bool:
-        """Whether much of what they hold is settled."""
-
-    def replace(self, start: int, stop: int, new: list[Segment]) -> None:
-        """Segments `start` to `stop` give way to others with the same live messages."""
-
-    def __hash__(self) -> int:
-        """Tell subqueues apart by identity."""
 
 
 class WriteBuffer:
@@ -84,6 +66,7 @@ class WriteBuffer:
         self.commit_seconds = TimeHistogram()
         self._writes = WriteBatch()
         self._opened: list[Segment] = []
+        self._put_off_at: float | None = None
         self._changed: dict[Segment, None] = {}
         self._settled: list[Segment] = []
         self._moved: dict[tuple[int, str], StoredCursor] = {}
@@ -93,7 +76,7 @@ class WriteBuffer:
         self._may_follow = False
 
     def open(self, segment: Segment) -> None:
-        """Note a segment that is filled in this pass."""
+        """Note a segment that is filled in this pass, and is to be written."""
         self._opened.append(segment)
 
     def withhold(self) -> None:
@@ -123,11 +106,13 @@ class WriteBuffer:
         for segment in old:
             self.end(segment)
         for segment in new:
-            if stored:
-                self._writes.put.append(segment)
-                segment.stored = True
-                if segment.gone is not None or segment.counts is not None:
-                    self.change(segment)
+            if not stored:
+                self._opened.append(segment)
+                continue
+            self._writes.put.append(segment)
+            segment.stored = True
+            if segment.gone is not None or segment.counts is not None:
+                self.change(segment)
             self.cache.add(segment)
         if stored:  # in one transaction: after a crash in between, messages would be there twice
             self._due = self._settle_due = True
@@ -309,9 +294,26 @@ class WriteBuffer:
 
     def wait_seconds(self, now: float) -> float | None:
         """Return how long until something must be written; None when nothing must."""
-        if self._settled_at is None:
-            return None
-        return max(0.0, self._settled_at + SETTLED_SECONDS - now)
+        waiting = (self._put_off_at, PUT_OFF_SECONDS), (self._settled_at, SETTLED_SECONDS)
+        return min([max(0.0, at + seconds - now) for at, seconds in waiting if at is not None], default=None)
+
+    def put_off(self) -> bool:
+        """Have the messages of this pass written with a later one, if they alone are to be written, and that is soon.
+
+        Called in the place of `commit`, where nobody waits for it.
+
+        Returns:
+            Whether it is so; else `commit` follows.
+        """
+        opened = self._opened = [segment for segment in self._opened if segment.live]
+        if not opened:
+            self._put_off_at = None
+            return False
+        if self._due or self._writes.producers or sum([each.bytes for each in opened]) > PUT_OFF_BYTES_MAX:
+            return False
+        if self._put_off_at is None:
+            self._put_off_at = self.now
+        return self.now - self._put_off_at < PUT_OFF_SECONDS and not self._is_settling
 
     def commit(self) -> None:
         """Write what cannot wait, and with it, now and then, what can; called at the end of a pass."""
@@ -325,7 +327,7 @@ class WriteBuffer:
                 writes.put.append(segment)
                 segment.stored = True
                 self._due = True
-        if self._settled_at is not None and self.now - self._settled_at >= SETTLED_SECONDS:
+        if self._is_settling:
             self._due = self._settle_due = True
         if self._due:
             self._write(writes)
@@ -336,6 +338,10 @@ class WriteBuffer:
         """Write what was deleted in this pass, if that alone was not worth a commit before the answers."""
         if self._may_follow:
             self._write(self._writes)
+
+    @property
+    def _is_settling(self) -> bool:
+        return self._settled_at is not None and self.now - self._settled_at >= SETTLED_SECONDS
 
     def _stored_of(self, surplus: list[Segment]) -> list[Segment]:
         """Return the segments that are stored: on a full disk, the others stay in memory."""
@@ -354,6 +360,7 @@ class WriteBuffer:
                 segment.stored = True
                 self._due = True
         self._opened.clear()
+        self._put_off_at = None
 
     def _write(self, writes: WriteBatch) -> None:
         if self._settle_due:

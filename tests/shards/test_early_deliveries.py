@@ -109,6 +109,7 @@ def test_a_confirm_that_nobody_waits_for_comes_with_the_next_delivery(
     shard: Inside, commits: Commits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shardmq.shards.answers.LATE_SECONDS", 3600.0)
+    monkeypatch.setattr("shardmq.shards.storage.write_buffer.PUT_OFF_BYTES_MAX", 0)
     shard.send(Publish((1,), run_of(1, 1), unawaited=True))
     shard.expect(Delivered)
     shard.send(Ack(1, [(1, 2)]))
@@ -123,7 +124,10 @@ def test_a_confirm_that_nobody_waits_for_comes_with_the_next_delivery(
     assert [kinds(early) for early in commits.early[2:]] == [[Confirmed, Delivered]]
 
 
-def test_a_confirm_that_nobody_waits_for_comes_alone_after_a_while(shard: Inside) -> None:
+def test_a_confirm_that_nobody_waits_for_comes_alone_after_a_while(
+    shard: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shardmq.shards.storage.write_buffer.PUT_OFF_BYTES_MAX", 0)
     shard.send(Publish((1,), run_of(1, 1), unawaited=True))
     shard.expect(Confirmed, lambda confirmed: confirmed.upto == 2)
 

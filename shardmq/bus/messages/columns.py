@@ -31,6 +31,7 @@ class Publishes(BusMessage, frozen=True, tag=87):
         keys: routing key of each.
         counts: messages of each.
         records: of each.
+        unawaited: whether nobody waits for the confirm of any of them.
     """
 
     exchange: str
@@ -43,6 +44,7 @@ class Publishes(BusMessage, frozen=True, tag=87):
     keys: list[str]
     counts: list[int]
     records: list[bytes]
+    unawaited: bool = False
 
     @property
     def size(self) -> int:
