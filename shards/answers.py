@@ -62,8 +62,9 @@ class Answers:
             StoreUnwritable: what was to be written may not be on disk. The process must end.
         """
         was_early, self._was_early = self._was_early, False
+        is_put_off, self._is_put_off = self._is_put_off, False
         may_be_late = was_early and is_small and may_be_confirmed_late(events) and not self._listener.has_posted
-        if not (self._is_put_off and self._buffer.put_off()):
+        if not (is_put_off and self._buffer.put_off()):
             self._buffer.commit()
         has_sent = self._confirm(may_be_late)
         self._buffer.commit_behind()  # a flush of the disk that nobody waits for

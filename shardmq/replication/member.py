@@ -76,7 +76,7 @@ class GroupMember:
     Attributes:
         node: the replica.
         held: what the owner's links hold until it is released.
-        is_sure: whether it knew all that it holds to be released, when it began to lead.
+        is_sure: whether it knew all that it holds to be released by enough replicas, when it began to lead.
         ends: called with a reason to end all sessions of the owner's links; what was held for them is dropped.
 
     Raises:

@@ -309,7 +309,9 @@ class WriteBuffer:
         if not opened:
             self._put_off_at = None
             return False
-        if self._due or self._writes.producers or sum([each.bytes for each in opened]) > PUT_OFF_BYTES_MAX:
+        if self._due or self._writes.producers or self.cache.bytes > self.cache.bytes_max:
+            return False
+        if sum([segment.bytes for segment in opened]) > PUT_OFF_BYTES_MAX:
             return False
         if self._put_off_at is None:
             self._put_off_at = self.now

@@ -116,3 +116,12 @@ def test_who_leads_says_whether_it_knew_all_that_it_holds_to_be_released(release
     [promise] = [effect for effect in replica.step(100.1, ELECTED) if isinstance(effect, Commit)]
     replica.step(100.1, Durable(promise.serial))
     assert Leading(4, released == 3) in replica.step(101.6, Tick())
+
+
+def test_who_leads_is_not_sure_of_what_too_few_released() -> None:
+    note = Note("one", promised=3, term=3, index=3, released=3, history=((3, 1),))
+    replica = follower(Stored(note))
+    few = GroupSeen(8, Group("one", 4, "b", BOTH, ("a", "b", "c"), 3))
+    [promise] = [effect for effect in replica.step(100.1, few) if isinstance(effect, Commit)]
+    replica.step(100.1, Durable(promise.serial))
+    assert Leading(4, False) in replica.step(101.6, Tick())

@@ -13,6 +13,7 @@ from shardmq.message.record import pack_many
 from shardmq.shards.loop import TICK_AT_REST_SECONDS
 from shardmq.shards.storage.write_batch import WriteBatch
 from shardmq.topology.entities import Queue
+from tests.shards.damaging import flip, rows
 from tests.shards.driver import consume, numbers, run_of
 from tests.shards.inside import Inside, inside
 
@@ -208,3 +209,23 @@ def test_unwritten_segments_are_merged_as_others_are(
     while len(came) < 199:
         came += numbers([shard.expect(Delivered)])
     assert came == list(range(1, 200))
+
+
+@pytest.mark.usefixtures("endless")
+def test_what_is_confirmed_is_written_though_its_pass_finds_damage(shard: Inside, tmp_path: Path) -> None:
+    """A queue that lies in memory and in spilled rows goes out of service by itself."""
+    shard.memory_bytes = 0
+    shard.restart()
+    shard.assign(Queue("/", "fleeting", 3, 0, durable=False))
+    shard.publish(Publish((3,), run_of(0, 5, flags=0)))
+    flip(shard.store, "spilled", next(iter(rows(shard.store, "spilled", 3))))
+    shard.memory_bytes = 2_000_000
+    shard.loop._buffer.cache.bytes_max = 2_000_000
+    shard.published += 2
+    shard.send(unawaited(1))
+    shard.expect(Confirmed, lambda confirmed: confirmed.upto == shard.published - 1)
+    shard.send(consume(5, 3), Publish((1,), run_of(2, 1)))
+    shard.expect(Confirmed, lambda confirmed: confirmed.upto == shard.published)
+    shard.copy(tmp_path / "crash")
+    with inside(tmp_path / "crash") as after:
+        assert after.ready(1) == 2

@@ -118,8 +118,9 @@ class CommandExecutor:
             now: monotonic seconds.
         """
         if len(self._pending) >= COMMANDS_MAX:
-            text = f"the coordinator has {COMMANDS_MAX} commands under way; try again later"
-            responder.refuse(Unavailable.code, text)
+            responder.refuse(
+                Unavailable.code, f"the coordinator has {COMMANDS_MAX} commands under way; try again later"
+            )
             return
         command = request.command
         self._accept(PendingCommand(responder, command, names_in(command), now, request.user))
@@ -217,7 +218,10 @@ class CommandExecutor:
         self._replicas.wait(pending)
 
     def answer(self, pending: PendingCommand, result: CommandResult) -> None:
-        """End a command that was carried out."""
+        """End a command that was carried out, unless too few replicas have what it did by now."""
+        if self._promises.may_lack(pending.command):
+            self.refuse(pending, Unavailable(self._promises.refusal))
+            return
         if pending.responder is not None and pending.responder.peer in self._replicas:
             pending.responder.answer(result)
         self._end(pending)
@@ -242,10 +246,10 @@ class CommandExecutor:
             self._begin_transaction_command(pending, command)
             return
         try:
-            changes = self._changes_for(pending)
+            changes = self._changes_for(command)
             if isinstance(command, DeleteVhost):  # nothing refuses it any more
                 self._cancel_inside(command.vhost)
-                changes = self._changes_for(pending)  # with the queues that were being declared
+                changes = self._changes_for(command)  # with the queues that were being declared
         except RequestError as error:
             if isinstance(error, ResourceLocked) and self.claims.hold(pending):
                 self._leave_turn(pending)
@@ -274,18 +278,17 @@ class CommandExecutor:
         for change in changes:
             self._replicas.tell([change], pending.user if isinstance(change, QueueRemoved) else "")
 
-    def _changes_for(self, pending: PendingCommand) -> list[Change]:
+    def _changes_for(self, command: Command) -> list[Change]:
         """What a command changes.
 
         Raises:
-            RequestError: it is refused: by the rules, for lack of room on the disk or of replicas in sync, or as a
-                queue is out of service.
+            RequestError: by the rules, for lack of room or of replicas in sync, or as a queue is out of service.
         """
-        command = pending.command
         next_transaction = self._transactions.next_number
         placement = QueuePlacement(self._next_queue, len(self._shards), self._queues.coming, next_transaction)
+        self._promises.check(command)
         changes = changes_for(self._topology, command, placement)
-        self._promises.check(pending, changes)
+        self._promises.check(command, changes)
         self._store.check_room(changes)
         self._queues.check_in_service(changes)
         return changes
@@ -293,8 +296,7 @@ class CommandExecutor:
     def _decide(self, pending: PendingCommand, changes: Sequence[Change]) -> None:
         """Have changes written at the end of the pass, before anything that was posted leaves."""
         self._unwritten += changes
-        if changes:
-            self._promises.decided(pending)
+        self._promises.decided(pending, changes)
         self._transactions.take_in(changes)
         for change in changes:
             if isinstance(change, TransactionEnded):
@@ -314,9 +316,10 @@ class CommandExecutor:
 
     def _begin_transaction_command(self, pending: PendingCommand, command: TransactionCommand) -> None:
         try:
+            self._promises.check(command)
             facts = self._transactions.facts(command, self._two_phase_commit.following, self._queues.growing)
             outcome = outcome_of(self._topology, command, facts)
-            self._promises.check(pending, outcome.changes)
+            self._promises.check(command, outcome.changes)
             self._store.check_room(outcome.changes)
         except RequestError as error:
             self.refuse(pending, error)
@@ -371,9 +374,7 @@ class CommandExecutor:
 
     def _drop_applied(self) -> bool:
         """Carry on the commands that every gateway has applied; returns whether there were any."""
-        if not self._returning.is_over:
-            return False
-        applied = self._replicas.take_applied()
+        applied = self._replicas.take_applied() if self._returning.is_over else []
         for pending in applied:
             if isinstance(pending.command, PutPolicy | DeletePolicy) and pending.stage is not Stage.DONE:
                 self._policies.spread(pending)

@@ -8,12 +8,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from shardmq.coordinator.state.pending_command import Name, PendingCommand
+from shardmq.coordinator.state.pending_command import Name, PendingCommand, names_in
 from shardmq.errors import Unavailable
 from shardmq.topology.changes import Change
 from shardmq.topology.commands import (
+    AbortTransaction,
     BeginTransaction,
     Bind,
+    Command,
     CommitTransaction,
     DeclareExchange,
     DeclareQueue,
@@ -45,6 +47,9 @@ _PROMISING: Final = (
     PutVhost,
 )
 """Commands whose answer says that something is there, and stays. What is removed may be removed again."""
+
+_TELLING: Final = (*_PROMISING, AbortTransaction)
+"""Commands whose answer may say so. Who aborts what was committed is told that it was."""
 
 
 class Promises:
@@ -87,22 +92,27 @@ class Promises:
             self._unreleased.popleft()
         return was_in_doubt and not refusal
 
-    def check(self, pending: PendingCommand, changes: Sequence[Change]) -> None:
+    def may_lack(self, command: Command) -> bool:
+        """Whether what a command finds done may be on too few disks to be answered by it."""
+        return bool(self.refusal) and isinstance(command, _TELLING) and self._are_unreleased(names_in(command))
+
+    def check(self, command: Command, changes: Sequence[Change] = ()) -> None:
         """Make sure that a command may be answered.
 
         Args:
-            pending: the command.
-            changes: what it would change; empty where it finds everything done.
+            command: what is asked.
+            changes: what it would change; empty where it finds everything done, or that is not known yet.
 
         Raises:
             Unavailable: too few replicas are in sync, or may have what the command finds.
         """
-        if self.refusal and isinstance(pending.command, _PROMISING) and (changes or self._may_lack(pending.names)):
+        is_adding = bool(changes) and isinstance(command, _PROMISING)
+        if self.refusal and (is_adding or self.may_lack(command)):
             raise Unavailable(self.refusal)
 
-    def decided(self, pending: PendingCommand) -> None:
-        """Note that a command has changed something, which `written` follows."""
-        if self._index is not None and isinstance(pending.command, _PROMISING):
+    def decided(self, pending: PendingCommand, changes: Sequence[Change]) -> None:
+        """Note what a command changes, which `written` follows."""
+        if self._index is not None and changes and isinstance(pending.command, _PROMISING):
             self._decided.append(pending.names)
 
     def written(self) -> None:
@@ -111,7 +121,7 @@ class Promises:
             self._unreleased.append((self._index(), self._decided))
             self._decided = []
 
-    def _may_lack(self, names: Sequence[Name]) -> bool:
-        """Whether other replicas may not have what a command names; all that is on its way where it names nothing."""
+    def _are_unreleased(self, names: Sequence[Name]) -> bool:
+        """Whether other replicas may not have what has these names; where there are none, what is on its way at all."""
         unreleased = [each for _, decided in self._unreleased for each in decided]
         return any(not each or not names or not set(each).isdisjoint(names) for each in unreleased)

@@ -68,7 +68,7 @@ class Leading(msgspec.Struct, frozen=True):
 
     Attributes:
         term: that it leads.
-        is_sure: whether it knew all that it holds to be released, before this term.
+        is_sure: whether it knew all that it holds to be released, before this term, by enough replicas.
     """
 
     term: int

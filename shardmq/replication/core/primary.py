@@ -40,7 +40,7 @@ class Primary:
         self.term = group.term
         self.is_active = False
         self._first_index = state.index + 1
-        self._is_sure = state.released == state.index
+        self._is_sure = state.released == state.index and not self.has_too_few()
         self._durable_index = 0
         self._beat_at = float("-inf")
         self._early: dict[str, Hello] = {}
