@@ -139,7 +139,7 @@ class HostsBroker:
         deadline = time.monotonic() + seconds
         while not holds():
             assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}\n{self.last_words()}"
-            time.sleep(0.02)
+            time.sleep(0.1)
 
     def last_words(self) -> str:
         return "\n".join(

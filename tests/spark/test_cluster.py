@@ -16,7 +16,7 @@ from shardmq.cmd.run.broker import Broker
 from shardmq.spark.bundle import make_zip
 from tests.spark.cluster import Cluster, bare_python
 
-SENSED = 8000
+SENSED = 5000
 """Messages of the topic; a micro-batch has a thousand."""
 
 SPECULATIVE = {

@@ -173,7 +173,7 @@ class Backup:
         if error is None:
             self._missing -= 1
         else:
-            self._fail(f"{shard.name}: {error.text}")
+            self._fail(f"{shard.name}: {error.text}; remove {request.folder}, and try again")
 
     def _settle(self, request: _Request) -> None:
         """Fix the content of the coordinator's own copy once all shards have done so, and let commands go on."""

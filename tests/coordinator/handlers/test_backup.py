@@ -133,3 +133,18 @@ def test_a_backup_needs_every_shard(room: "Room", tmp_path: Path) -> None:
     assert isinstance(refusal, Refusal)
     assert refusal.text.endswith("a backup needs every shard, try again later")
     assert "shard-1" in refusal.text
+
+
+def test_a_shard_that_goes_away_before_its_copy_refuses_the_backup_and_says_what_to_do(
+    room: "Room", ends: list["ShardEnd"], tmp_path: Path
+) -> None:
+    """As one that is handed over to another host."""
+    folder = tmp_path / "backup"
+    gateway, request = begun(room, folder)
+    ends[1].answers = False
+    room.until(lambda: ends[1].backups)
+    room.hang_up(ends[1])
+    answer = room.until(lambda: gateway.answers.get(request))
+    assert isinstance(answer, Refusal)
+    assert answer.text == f"no backup: shard-1: it went away; remove {folder}, and try again"
+    assert look(room, gateway)["state"] == "failed"
