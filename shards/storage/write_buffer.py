@@ -76,7 +76,7 @@ class WriteBuffer:
         self._may_follow = False
 
     def open(self, segment: Segment) -> None:
-        """Note a segment that is filled in this pass, and is to be written."""
+        """Note a segment that is filled in this pass."""
         self._opened.append(segment)
 
     def withhold(self) -> None:

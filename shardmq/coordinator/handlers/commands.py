@@ -118,9 +118,8 @@ class CommandExecutor:
             now: monotonic seconds.
         """
         if len(self._pending) >= COMMANDS_MAX:
-            responder.refuse(
-                Unavailable.code, f"the coordinator has {COMMANDS_MAX} commands under way; try again later"
-            )
+            text = f"the coordinator has {COMMANDS_MAX} commands under way; try again later"
+            responder.refuse(Unavailable.code, text)
             return
         command = request.command
         self._accept(PendingCommand(responder, command, names_in(command), now, request.user))
