@@ -1,14 +1,19 @@
 """What is answered while too few replicas are in sync, and what is not."""
 
+from typing import get_args
+
 import pytest
 
 from shardmq.coordinator.state.pending_command import PendingCommand, names_in
-from shardmq.coordinator.state.promises import Promises
+from shardmq.coordinator.state.promises import _PROMISING, Promises
 from shardmq.errors import Unavailable
+from shardmq.topology import commands
 from shardmq.topology.changes import Change, ExchangeAdded
 from shardmq.topology.commands import Bind, Command, DeclareExchange, DeleteExchange, PutVhost
 from shardmq.topology.entities import Exchange
 
+REMOVING = ("Abort", "Delete", "Unbind")
+UNWRITTEN = {commands.CloseConnection, commands.ReportShovels, commands.SetTracing, commands.SetWatermarks}
 REFUSAL = "too few replicas of coordinator are in sync"
 LAST, NEW = DeclareExchange("/", "last", "fanout", True, {}), DeclareExchange("/", "new", "fanout", True, {})
 ADDED = ExchangeAdded(Exchange("/", "new", "fanout", True))
@@ -82,6 +87,11 @@ def test_what_removes_puts_nothing_in_doubt() -> None:
     log.promises.look(REFUSAL, 11)
     assert not log.promises.is_in_doubt
     assert log.answers(PutVhost("v", "", ()))
+
+
+def test_every_command_promises_something_or_removes_or_is_not_written() -> None:
+    removing = {command for command in get_args(Command) if command.__name__.startswith(REMOVING)}
+    assert {*_PROMISING} == {*get_args(Command)} - removing - UNWRITTEN
 
 
 def test_one_host_promises_what_it_has() -> None:

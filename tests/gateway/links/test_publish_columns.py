@@ -256,3 +256,13 @@ def test_the_acks_of_one_consumer_go_by_themselves() -> None:
     posted: list[Any] = []
     post_acks([Settling(1, [(0, 3)])], posted.append)  # type: ignore[list-item]
     assert posted == [Ack(1, [(0, 3)])]
+
+
+@pytest.mark.parametrize("confirming", [(False, False), (True, False), (False, True)])
+def test_the_shard_hears_whether_anybody_waits_for_a_confirm(link: Link, confirming: tuple[bool, bool]) -> None:
+    for queue, is_confirming in enumerate(confirming, 1):
+        link.publish(Publisher(is_confirming=is_confirming), 1, queue)
+    link.window.send()
+    (posted,) = link.posted
+    assert isinstance(posted, Publishes)
+    assert posted.unawaited is not any(confirming)
