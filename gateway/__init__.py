@@ -2,6 +2,7 @@
 
 process.py       Options, start, signals, clean stop.
 loop.py          One pass: links drained, batches closed, one envelope a shard and one write a client.
+wakefulness.py   Looking for what comes next without sleep, where that pays.
 server.py        Listens, accepts, tells the protocol from the first byte, knows the connections.
 amqp/            The AMQP 0-9-1 front, its twin: the same names for the same jobs, and five more where AMQP has
                  rules of its own.

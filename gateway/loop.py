@@ -11,8 +11,10 @@ import time
 from typing import Final
 
 from shardmq.bus.coordinator_link import CoordinatorLink
+from shardmq.bus.spinning import CONVERSATION_BYTES, CONVERSATION_EVENTS
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.state.gateway import GatewayState
+from shardmq.gateway.wakefulness import ANSWERED, ASKED, Wakefulness
 
 TICK_SECONDS: Final = 0.1
 """How often links and deadlines are looked after."""
@@ -36,6 +38,8 @@ class GatewayLoop:
         self._loop = asyncio.get_running_loop()
         self._is_busy = True  # since the last tick
         self._woken = asyncio.Event()
+        self._awake = Wakefulness(self._loop)
+        self._serial = state.next_serial
         state.wake = self._wake
         state.on_link = self._read
         for link in state.all_links:
@@ -61,7 +65,9 @@ class GatewayLoop:
         for link in self._state.all_links:
             link.tick(now)
             self._drain(link)  # ticking sends, too; see _send
-        self._state.gathering.look(now, time.process_time())
+        gathering = self._state.gathering
+        gathering.look(now, time.process_time() - self._awake.seconds)
+        self._awake.look(now, gathering.is_awaited, gathering.bytes_per_s, gathering.busy_share)
         for call in self._state.ticking:
             call(now)
         self._send()
@@ -98,9 +104,25 @@ class GatewayLoop:
         sizes = state.traffic.sizes
         if len(sizes.noted) >= SIZES_NOTED:
             sizes.settle()
-        self._send()
+        if self._awake.is_on:
+            self._converse()
+        else:
+            self._send()
 
-    def _send(self) -> None:
+    def _converse(self) -> None:
+        """Send, and stay awake for what that brings."""
+        state = self._state
+        began = time.monotonic()
+        asks = any(link.dialer.has_posted for link in state.all_links)
+        clients = len(state.writers)
+        written = self._send()
+        published, self._serial = state.next_serial - self._serial, state.next_serial
+        if asks or published or written:
+            is_small = max(clients, published) <= CONVERSATION_EVENTS and written <= CONVERSATION_BYTES
+            self._awake.passed(began, is_small, ASKED if asks or published else ANSWERED)
+
+    def _send(self) -> int:
+        """Send what was gathered; returns how many bytes clients were written."""
         state = self._state
         retuned, state.retuned = state.retuned, []
         for channel in retuned:
@@ -116,11 +138,13 @@ class GatewayLoop:
             else:
                 self._flush(link)
         writers, state.writers = state.writers, []
+        written = 0
         for writer in writers:
-            writer.flush()
+            written += writer.flush()
         for link in following:
             self._flush(link)
         self._flush(state.coordinator)  # last: a client that declared waits, and not for the coordinator to hear of it
+        return written
 
     def _flush(self, link: ShardLink | CoordinatorLink) -> None:
         # Sending may have eaten the edge that told of something to read (libzmq's ZMQ_FD).

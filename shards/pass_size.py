@@ -1,15 +1,12 @@
 """How much has come in a pass."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from shardmq.bus.messages.base import Call
 from shardmq.bus.messages.columns import Publishes, entries_of
 from shardmq.bus.messages.shard import AtomicCommit, Publish
-
-CONVERSATION_EVENTS: Final = 4
-CONVERSATION_BYTES: Final = 4096
-"""A pass no larger than this may be one of a client that waits for each answer before it goes on."""
+from shardmq.bus.spinning import CONVERSATION_BYTES, CONVERSATION_EVENTS
 
 
 def is_small(events: Sequence[tuple[Any, Any]]) -> bool:

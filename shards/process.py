@@ -40,12 +40,12 @@ def run(options: ShardOptions) -> None:
     loop = ShardLoop(
         options.name, store, listener, options.memory_bytes, options.rss_bytes_max, options.disk_free_bytes_min
     )
-    spinning = Spinning(Poller([listener.socket]))
+    poller, spinning = Poller([listener.socket]), Spinning()
     _log.info("ready at %s", options.listen)
     exempt_startup()
     notify.ready()
     while not stop.asked:
-        has_come = spinning.wait(loop.wait_seconds())
+        has_come = poller.wait(loop.wait_seconds(), spinning.awake_until)
         began = time.monotonic()
         if loop.run_pass(has_come):
             spinning.passed(began, time.monotonic(), loop.is_conversing)

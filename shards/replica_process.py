@@ -9,7 +9,7 @@ import time
 from shardmq.bus.curve import SHARD, Context, process_name
 from shardmq.bus.listener import Listener
 from shardmq.bus.messages.shard import ToShard
-from shardmq.bus.poller import context
+from shardmq.bus.poller import Poller, context
 from shardmq.bus.spinning import Spinning
 from shardmq.replication.member import GroupMember, MemberOptions, TermEnded
 from shardmq.replication.node.errors import NotPrimary
@@ -74,12 +74,12 @@ def _serve(
 ) -> None:
     name = process_name(options.host_name, options.name)
     loop = ShardLoop(name, store, listener, options.memory_bytes, options.rss_bytes_max, options.disk_free_bytes_min)
-    spinning = Spinning(member.poller([listener.socket]))
+    poller = member.poller([listener.socket])
     _log.info("primary at %s", options.listen)
     exempt_startup()
     member.node.on_handing_over = loop.hand_over
     try:
-        _carry_out_passes(member, loop, spinning, stop)
+        _carry_out_passes(member, loop, poller, stop)
         if member.has_heir:
             loop.hand_over()
         loop.stop()
@@ -89,14 +89,15 @@ def _serve(
     member.settle()
 
 
-def _carry_out_passes(member: GroupMember, loop: ShardLoop, spinning: Spinning, stop: StopSignal) -> None:
+def _carry_out_passes(member: GroupMember, loop: ShardLoop, poller: Poller, stop: StopSignal) -> None:
     """Carry out passes until asked to stop.
 
     Raises:
         TermEnded, NotPrimary: the term is over.
     """
+    spinning = Spinning()
     while not stop.asked or member.is_paused:  # a transfer that is under way ends soon
-        spinning.wait(min(member.node.wait_seconds(), loop.wait_seconds()))
+        poller.wait(min(member.node.wait_seconds(), loop.wait_seconds()), spinning.awake_until)
         began = time.monotonic()
         has_sent = member.turn()
         if member.is_paused:

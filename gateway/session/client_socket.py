@@ -147,6 +147,7 @@ class ClientSocket(asyncio.BufferedProtocol):
         self._heard_at = began = time.monotonic()
         gathering = self.state.gathering
         gathering.reads += 1
+        gathering.bytes += nbytes
         if self._look == gathering.looks:
             self._reads += 1
             if self._reads > OFTEN:
@@ -228,25 +229,25 @@ class ClientSocket(asyncio.BufferedProtocol):
             self._confirming.remove(channel)
             self.send_frame(self.encode_confirms(channel))
 
-    def flush(self) -> None:
-        """Write what is queued: as one piece, unless that would be to copy much."""
+    def flush(self) -> int:
+        """Write what is queued, as one piece, unless that would be to copy much; returns how many bytes."""
         if self._confirming:
             confirming, self._confirming = self._confirming, []
             self._out += [self.encode_confirms(channel) for channel in confirming]
         if not self._out or self._is_finished or self._transport.is_closing():
             if self._lent_bytes:
                 self._repay_read()
-            return
+            return 0
         out, size = self._out, self._out_bytes
         self._out, self._out_bytes = [], 0
         if len(out) > 1 and (size > MUCH_BYTES or size > len(out) * LARGE_PIECE_BYTES):
             self._sent_at = time.monotonic()
             self._transport.writelines(out)
-            self.bytes_out += size
         elif data := out[0] if len(out) == 1 else b"".join(out):  # where nobody asked for confirms there is none
             self._sent_at = time.monotonic()
             self._transport.write(data)
-            self.bytes_out += len(data)
+            size = len(data)
+        self.bytes_out += size
         if self._lent_bytes:
             self._repay_read()
         if not self.is_writable and self._is_too_much(self._transport.get_write_buffer_size()):
@@ -254,6 +255,7 @@ class ClientSocket(asyncio.BufferedProtocol):
             self._hold_reading("unread")
         elif self.is_unread:
             self._was_read()
+        return size
 
     def _is_too_much(self, unread: int) -> bool:
         """Whether the client is to read before anything more is done for it.

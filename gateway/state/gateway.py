@@ -68,8 +68,8 @@ class HostOperations(Protocol):
 class Writer(Protocol):
     """A connection with something to send."""
 
-    def flush(self) -> None:
-        """Send it."""
+    def flush(self) -> int:
+        """Send it; returns how many bytes."""
 
 
 class RetunedChannel(Protocol):

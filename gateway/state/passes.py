@@ -88,14 +88,31 @@ class Gathering:
         looks: how many there were.
         reads: from clients since the last look.
         often: those of them beyond a client's first OFTEN.
+        bytes: that were read since the last look.
         is_on: whether passes are gathered now.
+        is_awaited: whether some clients were read so often that they may be waiting for answers.
+        bytes_per_s: that were read between the last two looks.
+        busy_share: of a processor, that this process took between them.
     """
 
-    __slots__ = ("_began_at", "_looked_at", "_used_seconds", "is_on", "looks", "often", "reads")
+    __slots__ = (
+        "_began_at",
+        "_looked_at",
+        "_used_seconds",
+        "busy_share",
+        "bytes",
+        "bytes_per_s",
+        "is_awaited",
+        "is_on",
+        "looks",
+        "often",
+        "reads",
+    )
 
     def __init__(self) -> None:
-        self.looks = self.reads = self.often = 0
-        self.is_on = False
+        self.looks = self.reads = self.often = self.bytes = 0
+        self.is_on = self.is_awaited = False
+        self.bytes_per_s = self.busy_share = 0.0
         self._began_at = 0.0
         self._looked_at = self._used_seconds = 0.0
 
@@ -104,14 +121,17 @@ class Gathering:
 
         Args:
             now: monotonic seconds.
-            used_seconds: processor time of this process.
+            used_seconds: processor time of this process, without what it took to stay awake.
         """
-        passed, used = now - self._looked_at, used_seconds - self._used_seconds
-        is_busy = used >= (SPARE_SHARE if self.is_on else BUSY_SHARE) * passed
-        self.is_on = is_busy and self.reads >= READS_MIN * passed and self.often <= OFTEN_SHARE_MAX * self.reads
+        passed = now - self._looked_at
+        self.busy_share = (used_seconds - self._used_seconds) / passed
+        self.bytes_per_s = self.bytes / passed
+        self.is_awaited = self.often > OFTEN_SHARE_MAX * self.reads
+        is_busy = self.busy_share >= (SPARE_SHARE if self.is_on else BUSY_SHARE)
+        self.is_on = is_busy and self.reads >= READS_MIN * passed and not self.is_awaited
         self._looked_at, self._used_seconds = now, used_seconds
         self.looks += 1
-        self.reads = self.often = 0
+        self.reads = self.often = self.bytes = 0
 
     def wait(self) -> None:
         """Wait until the next pass is due, without being woken up by each client."""

@@ -54,8 +54,13 @@ class Poller:
             os.sched_yield()
         return True
 
-    def wait(self, seconds: float) -> bool:
-        """Wait for so many seconds at most; returns whether something came."""
+    def wait(self, seconds: float, awake_until: float = 0.0) -> bool:
+        """Wait for so many seconds at most, awake until a monotonic time; returns whether something came."""
+        if awake_until:
+            now = time.monotonic()
+            until = min(now + seconds, awake_until)
+            if now < until and self.watch(until):
+                return True
         milliseconds = math.ceil(max(0.0, seconds) * 1000)  # rounded down, the last one would be spent polling
         return bool(self._poll(milliseconds))
 

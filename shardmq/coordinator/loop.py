@@ -107,11 +107,11 @@ class CoordinatorLoop:
         if self._new_shards is not None:
             poller.add(self._new_shards.fileno())
             self._new_shards.on_link = lambda link: poller.add(link.dialer.socket)
-        spinning = Spinning(poller)
+        spinning = Spinning()
         ticked_at = tick_at = say_at = 0.0
         more = False
         while not self._stopping:
-            if not more and not spinning.wait(self._wait_seconds(min(tick_at, say_at))):
+            if not more and not poller.wait(self._wait_seconds(min(tick_at, say_at)), spinning.awake_until):
                 for shard in self._shards:
                     shard.say_recorded()
             if self._member is not None and not self._may_go_on(self._member):

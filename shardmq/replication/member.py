@@ -277,20 +277,12 @@ class MemberPoller(Poller):
         self._generation = node.generation
         super().__init__(sources)
 
-    def watch(self, until: float) -> bool:
-        """Wait without sleeping; see `Poller.watch`."""
-        self._renew()
-        return super().watch(until)
-
-    def wait(self, seconds: float) -> bool:
-        """Wait for so many seconds at most; returns whether something came."""
-        self._renew()
-        return super().wait(seconds)
-
-    def _renew(self) -> None:
+    def wait(self, seconds: float, awake_until: float = 0.0) -> bool:
+        """Wait for what comes; see `Poller.wait`."""
         if self._generation != self._node.generation:
             self._generation = self._node.generation
             self._set_out()
+        return super().wait(seconds, awake_until)
 
     def _set_out(self, *more: Dealer | Router | int) -> None:
         super()._set_out(*more, *self._node.sources)

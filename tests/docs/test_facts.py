@@ -8,6 +8,7 @@ import pytest
 
 from shardmq import limits
 from shardmq.bus.spinning import AWAKE_SECONDS
+from shardmq.gateway.wakefulness import SPARE_SHARE
 from shardmq.client.api import defaults
 from shardmq.client.api.hooks import RETURNS_BYTES_MAX
 from shardmq.cmd.main import COMMANDS, cli
@@ -87,6 +88,7 @@ FACTS = {
         f"beyond a budget ({mega(limits.SHARD_MEMORY_BYTES)} MB a shard)",
         f"Commits over {LOGGED_BYTES_MAX >> 10} KB go to LMDB directly",
         f"stays awake for {AWAKE_SECONDS * 1000:.1f} ms",
+        f"takes less than {SPARE_SHARE} of a processor",
     ),
     "docs/guide/consuming.md": (
         f"up to {MARK_LEAP:,} messages of a queue",

@@ -62,6 +62,7 @@ INSIDE = {
         ("authentication",),
         ("session",),
         ("state", "loop"),
+        ("wakefulness",),
         ("tracing",),
         ("events",),
         ("links",),

@@ -62,3 +62,12 @@ def test_passes_begin_apart_and_one_that_is_late_does_not_wait() -> None:
         patch.setattr(time, "sleep", waited.append)
         gathering.wait()
     assert not waited
+
+
+def test_it_tells_what_clients_said_and_whether_they_may_wait() -> None:
+    gathering = seconds((20_000, 100, 0.5))
+    assert gathering.is_awaited
+    assert gathering.busy_share == 0.5
+    gathering.bytes = 3_000
+    gathering.look(1003.0, 0.5)
+    assert (gathering.bytes_per_s, gathering.busy_share, gathering.is_awaited) == (1_500, 0, False)

@@ -1,0 +1,132 @@
+"""A gateway stays awake where that pays: it has the time, or its clients say more for it."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from shardmq.bus import spinning
+from shardmq.bus.spinning import AWAKE_SECONDS
+from shardmq.gateway.wakefulness import (
+    AGAIN_SECONDS,
+    ANSWERED,
+    ASKED,
+    GAIN,
+    SPARE_SHARE,
+    TRIAL_SECONDS,
+    Wakefulness,
+)
+from shardmq.protocol.native.operations.connection import Ok
+from shardmq.protocol.native.operations.topology import ExchangeDeclare
+from shardmq.topology.entities import Exchange
+from tests.gateway.rawclient import RawClient
+from tests.gateway.stage import PATIENCE_SECONDS, Stage
+
+BUSY = 0.9
+SPARE = SPARE_SHARE / 2
+WINDOW_SECONDS = 0.1
+
+
+@pytest.fixture(autouse=True)
+def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spinning, "core_count", lambda: 2)
+
+
+class Windows:
+    """Looks of a gateway, a tenth of a second apart, with clients that may wait for answers."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.awake = Wakefulness(loop)
+        self._now = 1000.0
+
+    def look(self, bytes_per_s: float, busy_share: float, is_awaited: bool = True) -> bool:
+        self._now += WINDOW_SECONDS
+        self.awake.look(self._now, is_awaited, bytes_per_s, busy_share)
+        return self.awake.is_on
+
+    def states(self, seconds: float, bytes_per_s: Callable[[bool], float], busy_share: float) -> list[bool]:
+        """Whether it was on in each window, where what clients say depends on that."""
+        on = []
+        for _ in range(round(seconds / WINDOW_SECONDS)):
+            was_on = self.awake.is_on
+            on.append(self.look(bytes_per_s(was_on), busy_share))
+        return on
+
+
+@pytest.fixture
+def windows() -> Iterator[Windows]:
+    loop = asyncio.new_event_loop()
+    yield Windows(loop)
+    loop.close()
+
+
+def test_it_stays_awake_while_its_work_leaves_it_time(windows: Windows) -> None:
+    on = windows.states(60, lambda _: 1_000_000, SPARE)
+    assert on == [False] + [True] * (len(on) - 1)
+
+
+def test_a_busy_gateway_stays_awake_where_clients_say_more_for_it(windows: Windows) -> None:
+    on = windows.states(60, lambda is_on: 1_000_000 * (1.05 * GAIN if is_on else 1), BUSY)
+    assert on.count(True) > 0.9 * len(on)
+    assert False in on[round(TRIAL_SECONDS / WINDOW_SECONDS) :]  # it is measured again
+
+
+def test_a_busy_gateway_for_which_clients_say_no_more_tries_it_ever_more_seldom(windows: Windows) -> None:
+    on = windows.states(600, lambda _: 1_000_000, BUSY)
+    tried = [number * WINDOW_SECONDS for number, is_on in enumerate(on) if is_on]
+    assert len(tried) == on.count(True) < 20
+    assert tried[1] - tried[0] < 2 * AGAIN_SECONDS < 50 < tried[-1] - tried[-2] < 70
+
+
+def test_clients_that_came_within_a_window_are_not_what_it_is_measured_by(windows: Windows) -> None:
+    assert not windows.look(100_000, BUSY)
+    assert windows.look(1_000_000, BUSY)
+    assert not windows.look(1_000_000, BUSY)
+
+
+def test_it_ends_with_those_who_may_wait_for_answers(windows: Windows) -> None:
+    windows.look(1_000_000, SPARE)
+    assert windows.look(1_000_000, SPARE)
+    assert not windows.look(1_000_000, SPARE, is_awaited=False)
+
+
+def test_a_loop_turns_until_nothing_has_come_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    yields: list[None] = []
+    monkeypatch.setattr(os, "sched_yield", lambda: yields.append(None))
+
+    async def stay(is_small: bool) -> int:
+        awake = Wakefulness(asyncio.get_running_loop())
+        before = len(yields)
+        awake.passed(time.monotonic(), is_small, ASKED)
+        await asyncio.sleep(20 * AWAKE_SECONDS)
+        looks = len(yields) - before
+        await asyncio.sleep(20 * AWAKE_SECONDS)
+        assert len(yields) - before == looks
+        assert (awake.seconds > 0) is (looks > 1)
+        awake.passed(time.monotonic(), is_small, ANSWERED)
+        await asyncio.sleep(20 * AWAKE_SECONDS)
+        assert (len(yields) - before > looks) is (looks > 0)
+        return looks
+
+    assert asyncio.run(stay(is_small=True)) > 0
+    assert asyncio.run(stay(is_small=False)) == 0
+
+
+def test_a_gateway_is_awake_for_a_client_that_goes_on_with_each_answer_and_sleeps_when_it_is_silent(
+    start_stage: Callable[..., Stage],
+) -> None:
+    stage = start_stage([], [Exchange("/", "e", "topic")])
+    awake = stage.loop._awake
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    with RawClient(stage).open() as client:
+        while not awake.seconds:
+            assert time.monotonic() < deadline
+            client.send(ExchangeDeclare(3, 1, "e", "topic", True))
+            assert client.receive() == Ok(3, 1, None)
+            stage.work()
+        stage.until(lambda: not awake.is_on)
+        used_seconds = awake.seconds
+        time.sleep(20 * AWAKE_SECONDS)
+        assert awake.seconds == used_seconds
