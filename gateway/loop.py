@@ -14,7 +14,7 @@ from shardmq.bus.coordinator_link import CoordinatorLink
 from shardmq.bus.spinning import CONVERSATION_BYTES, CONVERSATION_EVENTS
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.state.gateway import GatewayState
-from shardmq.gateway.wakefulness import ANSWERED, ASKED, Wakefulness
+from shardmq.gateway.wakefulness import Wakefulness
 
 TICK_SECONDS: Final = 0.1
 """How often links and deadlines are looked after."""
@@ -110,7 +110,7 @@ class GatewayLoop:
             self._send()
 
     def _converse(self) -> None:
-        """Send, and stay awake for what that brings."""
+        """Send, and stay awake for what that brings; acks alone bring nothing."""
         state = self._state
         began = time.monotonic()
         asks = any(link.dialer.has_posted for link in state.all_links)
@@ -119,7 +119,7 @@ class GatewayLoop:
         published, self._serial = state.next_serial - self._serial, state.next_serial
         if asks or published or written:
             is_small = max(clients, published) <= CONVERSATION_EVENTS and written <= CONVERSATION_BYTES
-            self._awake.passed(began, is_small, ASKED if asks or published else ANSWERED)
+            self._awake.passed(began, is_small)
 
     def _send(self) -> int:
         """Send what was gathered; returns how many bytes clients were written."""

@@ -16,13 +16,6 @@ from typing import Final
 
 from shardmq.bus.spinning import Spinning
 
-ASKED: Final = 0
-"""A pass that sent requests or publishes. A shard answers at once, whatever clients do: at 1,000 messages a second the
-gateway is awake for a delivery, and asleep for the next publish."""
-
-ANSWERED: Final = 1
-"""A pass that wrote to clients, and asked nobody."""
-
 SPARE_SHARE: Final = 0.3
 """Of a processor: a gateway whose work takes less has time to stay awake."""
 
@@ -64,7 +57,7 @@ class Wakefulness:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._spinning = Spinning(kinds=2)
+        self._spinning = Spinning()
         self.is_on = self._is_awaited = self._is_looking = False
         self.seconds = 0.0
         self._used_seconds: float | None = None  # at the last look, with no pass since
@@ -94,16 +87,15 @@ class Wakefulness:
         elif now >= self._trial_at:
             self.is_on, self._again_at, self._again_seconds = False, now, AGAIN_SECONDS
 
-    def passed(self, began: float, is_small: bool, kind: int) -> None:
-        """Note a pass that ends now, and stay awake after it where that is worth it.
+    def passed(self, began: float, is_small: bool) -> None:
+        """Note a pass that has sent something and ends now, and stay awake after it where that is worth it.
 
         Args:
             began: when it began, monotonic seconds.
             is_small: whether it may belong to a conversation.
-            kind: ASKED or ANSWERED.
         """
         self._used_seconds = None
-        self._spinning.passed(began, time.monotonic(), is_small, kind)
+        self._spinning.passed(began, time.monotonic(), is_small)
         if self._spinning.awake_until and not self._is_looking:
             self._is_looking = True
             self._loop.call_soon(self._look)

@@ -7,9 +7,6 @@ processor time at 1,000 a second.
 
 The last passes tell the two apart. A pass that sends something asks for more, and the next one that sends something
 shows whether more came in time. Acks alone send nothing: they neither count nor end the wait.
-
-Some passes may be answered sooner than others: a shard answers a gateway at once, a client whenever it likes. So there
-are kinds of passes, each with a score of its own.
 """
 
 from typing import Final
@@ -35,37 +32,29 @@ CONVERSATION_BYTES: Final = 4096
 class Spinning:
     """Decides whether a process stays awake after a pass.
 
-    Args:
-        kinds: of passes.
-
     Attributes:
         awake_until: monotonic time until which it should; 0.0 where it should sleep.
     """
 
-    def __init__(self, kinds: int = 1) -> None:
+    def __init__(self) -> None:
         self.awake_until = 0.0
-        self._scores = [SCORE_MIN] * kinds
-        self._kind = 0
+        self._score = SCORE_MIN
         self._sent_at: float | None = None
         self._can = core_count() > 1  # alone on one, it would keep those waiting for whom it waits
 
-    def passed(self, began: float, ended: float, is_small: bool, kind: int = 0) -> None:
+    def passed(self, began: float, ended: float, is_small: bool) -> None:
         """Note a pass that has sent something.
 
         Args:
             began: when it began, monotonic seconds.
             ended: when it ended.
             is_small: whether it may belong to a conversation.
-            kind: of the pass, from 0 on.
         """
-        scores = self._scores
         if self._sent_at is not None and is_small:
-            score = scores[self._kind]
             if began - self._sent_at <= AWAKE_SECONDS:
-                scores[self._kind] = min(SCORE_MAX, score + 1)
+                self._score = min(SCORE_MAX, self._score + 1)
             else:
-                scores[self._kind] = max(0, score - LOSS)
+                self._score = max(0, self._score - LOSS)
         self._sent_at = ended if is_small else None
-        self._kind = kind
-        is_worth_it = is_small and self._can and scores[kind] >= SCORE_MIN
+        is_worth_it = is_small and self._can and self._score >= SCORE_MIN
         self.awake_until = ended + AWAKE_SECONDS if is_worth_it else 0.0

@@ -18,15 +18,15 @@ LATE = AWAKE_SECONDS * 1.5
 class Turns:
     """Passes of a process, each begun some time after the one before has ended."""
 
-    def __init__(self, kinds: int = 1) -> None:
-        self.spinning = Spinning(kinds)
+    def __init__(self) -> None:
+        self.spinning = Spinning()
         self.ended = time.monotonic()
 
-    def run(self, *gaps: float, is_small: bool = True, kind: int = 0) -> None:
+    def run(self, *gaps: float, is_small: bool = True) -> None:
         for gap in gaps:
             began = self.ended + gap
             self.ended = began + PASS_SECONDS
-            self.spinning.passed(began, self.ended, is_small, kind)
+            self.spinning.passed(began, self.ended, is_small)
 
     @property
     def stays_awake(self) -> bool:
@@ -83,17 +83,6 @@ def test_large_passes_tell_nothing_and_nobody_stays_awake_for_them(turns: Turns)
     assert not turns.stays_awake
     turns.run(IN_TIME)
     assert turns.stays_awake
-
-
-def test_each_kind_of_passes_has_a_score_of_its_own() -> None:
-    turns = Turns(kinds=2)
-    for _ in range(SCORE_MAX):
-        turns.run(LATE, kind=0)  # comes late after one of the other kind
-        turns.run(IN_TIME, kind=1)
-    turns.run(IN_TIME, kind=0)
-    assert turns.stays_awake
-    turns.run(IN_TIME, kind=1)
-    assert not turns.stays_awake
 
 
 def test_on_one_core_it_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from shardmq import limits
 from shardmq.bus.spinning import AWAKE_SECONDS
-from shardmq.gateway.wakefulness import SPARE_SHARE
 from shardmq.client.api import defaults
 from shardmq.client.api.hooks import RETURNS_BYTES_MAX
 from shardmq.cmd.main import COMMANDS, cli
@@ -18,6 +17,7 @@ from shardmq.gateway.authentication import failed_logins, login_queue, refused_l
 from shardmq.gateway.handlers.atomic_commit import AT_ONCE_BYTES
 from shardmq.gateway.session.client_socket import HELD_BYTES_MAX
 from shardmq.gateway.state.message_loans import STALLED_SECONDS
+from shardmq.gateway.wakefulness import SPARE_SHARE
 from shardmq.runtime import memory, watermarks
 from shardmq.shards.queues.ready_messages import MARK_LEAP
 from shardmq.shards.queues.segment_log import COMPACT_TOTAL_MIN
