@@ -325,6 +325,8 @@ class LmdbEngine(Engine):
                 self._commit(())
         if self._map.bytes >= READ_BYTES_MAX:
             self._map.release()
+        elif not is_busy:
+            self._map.rest(now)
 
     @property
     def is_pending(self) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from shardmq.storage.checksums import sealed_row
 from shardmq.storage.engine import Layout
 from shardmq.storage.lmdb_engine import LmdbEngine
-from shardmq.storage.page_map import AHEAD_BYTES_MIN
+from shardmq.storage.page_map import AHEAD_BYTES_MIN, READ_BYTES_MAX, REST_SECONDS
 
 LAYOUT = Layout(b"test", (b"rows", b"notes"), sealed_row, log_note=(1, b"log"))
 
@@ -17,6 +17,13 @@ def flags_of_map(file: Path) -> set[str]:
     lines = Path("/proc/self/smaps").read_text().splitlines()
     start = next(place for place, line in enumerate(lines) if line.endswith(str(file)))
     return set(next(line for line in lines[start:] if line.startswith("VmFlags:")).split()[1:])
+
+
+def mapped_kb(file: Path) -> int:
+    """How much of a file's map counts as this process's memory."""
+    lines = Path("/proc/self/smaps").read_text().splitlines()
+    start = next(place for place, line in enumerate(lines) if line.endswith(str(file)))
+    return int(next(line for line in lines[start:] if line.startswith("Rss:")).split()[1])
 
 
 @pytest.fixture
@@ -67,4 +74,24 @@ def test_a_store_that_was_compacted_is_read_ahead_too(engine: LmdbEngine) -> Non
     with engine._map.ahead():
         assert "sr" in flags_of_map(engine.file)
     assert "rr" in flags_of_map(engine.file)
+    engine.close()
+
+
+def test_what_was_read_is_given_back_when_there_is_nothing_to_do(engine: LmdbEngine) -> None:
+    rows = 2_000
+    engine.apply([(0, b"row %06d" % number, bytes(2_000)) for number in range(rows)])
+    engine.sync()
+    assert len(list(engine.keys(0, b"row", b"s"))) == rows
+    assert engine._map.bytes < READ_BYTES_MAX
+    mapped = mapped_kb(engine.file)
+    assert mapped > 4_000
+    engine.rest(1000.0, is_busy=True)
+    assert mapped_kb(engine.file) == mapped
+    engine.rest(1000.0)
+    assert mapped_kb(engine.file) < 500
+    assert len(list(engine.keys(0, b"row", b"s"))) == rows
+    engine.rest(1000.0 + REST_SECONDS / 2)
+    assert mapped_kb(engine.file) > 4_000
+    engine.rest(1000.0 + REST_SECONDS)
+    assert mapped_kb(engine.file) < 500
     engine.close()
