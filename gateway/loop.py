@@ -82,6 +82,7 @@ class GatewayLoop:
         self._loop.add_reader(link.dialer.socket.fileno(), self._drain, link)
 
     def _wake(self) -> None:
+        self._awake.is_due = True
         self._loop.call_soon(self._gather if self._state.gathering.is_on else self._end_pass)
 
     def _gather(self) -> None:
@@ -117,9 +118,8 @@ class GatewayLoop:
         clients = len(state.writers)
         written = self._send()
         published, self._serial = state.next_serial - self._serial, state.next_serial
-        if asks or published or written:
-            is_small = max(clients, published) <= CONVERSATION_EVENTS and written <= CONVERSATION_BYTES
-            self._awake.passed(began, is_small)
+        is_small = max(clients, published) <= CONVERSATION_EVENTS and written <= CONVERSATION_BYTES
+        self._awake.passed(began, bool(asks or published or written), is_small)
 
     def _send(self) -> int:
         """Send what was gathered; returns how many bytes clients were written."""
