@@ -236,7 +236,7 @@ class _Running:
             if chunk is not None:
                 self._looking = self._look(chunk)
                 continue
-            if time.monotonic() >= self._until:
+            if self._looked_at and time.monotonic() >= self._until:  # each page gets on, however late its turn came
                 return self._answer(queue, self._read)
             ranges = ranges_from(queue, self._read)
             if not ranges:

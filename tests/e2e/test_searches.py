@@ -92,7 +92,7 @@ def test_what_cannot_be_searched_is_refused(channel: shardmq.Channel, queue: str
 
 
 def test_a_search_over_much_comes_in_pages_and_gives_way(channel: shardmq.Channel, queue: str, broker: Broker) -> None:
-    bodies = [b'{"n": %d, "text": "%s"}' % (number, b"x" * 100) for number in range(60_000)]
+    bodies = [b'{"n": %d, "text": "%s"}' % (number, b"x" * 100) for number in range(150_000)]
     publish_all(channel, queue, bodies)
     pages: list[shardmq.SearchPage] = []
 

@@ -94,6 +94,12 @@ def test_others_are_served_while_a_search_is_under_way(shard: Clocked) -> None:
     assert page[1] + page[3] == len(bodies) - 1
 
 
+def test_a_page_gets_on_though_its_turn_comes_late(shard: Clocked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shardmq.shards.handlers.searches.PAGE_SECONDS", -1.0)
+    shard.take_in(run_of(0, 100))
+    assert found(shard, SEVENS) == list(range(7, 100, 10))
+
+
 def test_too_many_searches_are_refused_and_the_others_answered(shard: Clocked) -> None:
     shard.take_in(run_of(0, 10))
     room = RUNNING_MAX + WAITING_MAX
