@@ -67,7 +67,7 @@ class GatewayLoop:
             self._drain(link)  # ticking sends, too; see _send
         gathering = self._state.gathering
         gathering.look(now, time.process_time() - self._awake.seconds)
-        self._awake.look(now, gathering.is_awaited, gathering.bytes_per_s, gathering.busy_share)
+        self._awake.decide(now, gathering.is_awaited, gathering.bytes_per_s, gathering.busy_share)
         for call in self._state.ticking:
             call(now)
         self._send()

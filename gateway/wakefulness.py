@@ -17,7 +17,7 @@ from typing import Final
 
 from shardmq.bus.spinning import Spinning
 
-SPARE_SHARE: Final = 0.5
+WORK_SHARE_MAX: Final = 0.5
 """Of a processor: a gateway whose work takes less has time to stay awake."""
 
 GAIN: Final = 1.1
@@ -26,7 +26,7 @@ GAIN: Final = 1.1
 LOST_SHARE_MAX: Final = 0.25
 """Of the time of looking, that others had the processor."""
 
-TRIAL_SECONDS: Final = 5.0
+REMEASURE_SECONDS: Final = 5.0
 """After this time it is measured again what they say without it."""
 
 FIRST_SECONDS: Final = 1.0
@@ -58,8 +58,8 @@ class Wakefulness:
         "_looked_seconds",
         "_loop",
         "_lost_seconds",
+        "_remeasure_at",
         "_spinning",
-        "_trial_at",
         "_used_seconds",
         "is_due",
         "is_on",
@@ -73,16 +73,16 @@ class Wakefulness:
         self.seconds = 0.0
         self._looked_at = self._used_seconds = 0.0  # the last look, and the processor time then; 0.0 behind a pass
         self._looked_seconds = self._lost_seconds = 0.0  # since the last decision
-        self._asleep_per_s = self._trial_at = self._again_at = 0.0
+        self._asleep_per_s = self._remeasure_at = self._again_at = 0.0
         self._again_seconds = AGAIN_SECONDS
 
-    def look(self, now: float, is_awaited: bool, bytes_per_s: float, busy_share: float) -> None:
-        """Decide anew; called about ten times a second.
+    def decide(self, now: float, is_awaited: bool, bytes_per_s: float, busy_share: float) -> None:
+        """Decide whether it is on; called about ten times a second.
 
         Args:
             now: monotonic seconds.
             is_awaited: whether clients may be waiting for answers.
-            bytes_per_s: that clients said since the last look.
+            bytes_per_s: that clients said since the last call.
             busy_share: of a processor, that the work of this process took since then.
         """
         was_awaited, self._is_awaited = self._is_awaited, is_awaited
@@ -92,15 +92,15 @@ class Wakefulness:
             self.is_on, self._again_at, self._again_seconds = False, 0.0, AGAIN_SECONDS
         elif not self.is_on:
             if not self._again_at:
-                self._again_at = now + (FIRST_SECONDS if busy_share >= SPARE_SHARE else 0)
+                self._again_at = now + (FIRST_SECONDS if busy_share >= WORK_SHARE_MAX else 0)
             if now >= self._again_at:
-                self.is_on, self._trial_at, self._asleep_per_s = True, now + TRIAL_SECONDS, bytes_per_s
-        elif busy_share < SPARE_SHARE and not is_crowded:
+                self.is_on, self._remeasure_at, self._asleep_per_s = True, now + REMEASURE_SECONDS, bytes_per_s
+        elif busy_share < WORK_SHARE_MAX and not is_crowded:
             self._again_seconds = AGAIN_SECONDS
         elif is_crowded or bytes_per_s < GAIN * self._asleep_per_s:
             self.is_on, self._again_at = False, now + self._again_seconds
             self._again_seconds = min(2 * self._again_seconds, AGAIN_SECONDS_MAX)
-        elif now >= self._trial_at:
+        elif now >= self._remeasure_at:
             self.is_on, self._again_at, self._again_seconds = False, now, AGAIN_SECONDS
 
     def passed(self, began: float, has_sent: bool, is_small: bool) -> None:

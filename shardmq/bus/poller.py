@@ -43,7 +43,7 @@ class Poller:
         """Wait for the sources, and for more, from now on."""
         self._poll = _poll_of([*self._sources, *more])
 
-    def watch(self, until: float) -> bool:
+    def _watch(self, until: float) -> bool:
         """Wait without sleeping until a monotonic time at most; returns whether something came.
 
         Other processes that want the processor get it between two looks.
@@ -59,7 +59,7 @@ class Poller:
         if awake_until:
             now = time.monotonic()
             until = min(now + seconds, awake_until)
-            if now < until and self.watch(until):
+            if now < until and self._watch(until):
                 return True
         milliseconds = math.ceil(max(0.0, seconds) * 1000)  # rounded down, the last one would be spent polling
         return bool(self._poll(milliseconds))

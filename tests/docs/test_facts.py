@@ -17,7 +17,7 @@ from shardmq.gateway.authentication import failed_logins, login_queue, refused_l
 from shardmq.gateway.handlers.atomic_commit import AT_ONCE_BYTES
 from shardmq.gateway.session.client_socket import HELD_BYTES_MAX
 from shardmq.gateway.state.message_loans import STALLED_SECONDS
-from shardmq.gateway.wakefulness import SPARE_SHARE
+from shardmq.gateway.wakefulness import WORK_SHARE_MAX
 from shardmq.runtime import memory, watermarks
 from shardmq.shards.queues.ready_messages import MARK_LEAP
 from shardmq.shards.queues.segment_log import COMPACT_TOTAL_MIN
@@ -88,7 +88,7 @@ FACTS = {
         f"beyond a budget ({mega(limits.SHARD_MEMORY_BYTES)} MB a shard)",
         f"Commits over {LOGGED_BYTES_MAX >> 10} KB go to LMDB directly",
         f"stays awake for {AWAKE_SECONDS * 1000:.1f} ms",
-        f"takes less than {SPARE_SHARE} of a processor",
+        f"takes less than {WORK_SHARE_MAX} of a processor",
     ),
     "docs/guide/consuming.md": (
         f"up to {MARK_LEAP:,} messages of a queue",

@@ -13,8 +13,8 @@ from shardmq.gateway.wakefulness import (
     AGAIN_SECONDS,
     FIRST_SECONDS,
     GAIN,
-    SPARE_SHARE,
-    TRIAL_SECONDS,
+    REMEASURE_SECONDS,
+    WORK_SHARE_MAX,
     Wakefulness,
 )
 from shardmq.protocol.native.operations.connection import Ok
@@ -24,7 +24,7 @@ from tests.gateway.rawclient import RawClient
 from tests.gateway.stage import PATIENCE_SECONDS, Stage
 
 BUSY = 0.9
-SPARE = SPARE_SHARE / 2
+SPARE = WORK_SHARE_MAX / 2
 WINDOW_SECONDS = 0.1
 
 
@@ -47,7 +47,7 @@ class Windows:
 
     def look(self, bytes_per_s: float, busy_share: float, is_awaited: bool = True) -> bool:
         self._now += WINDOW_SECONDS
-        self.awake.look(self._now, is_awaited, bytes_per_s, busy_share)
+        self.awake.decide(self._now, is_awaited, bytes_per_s, busy_share)
         return self.awake.is_on
 
     def states(self, seconds: float, bytes_per_s: Callable[[bool], float], busy_share: float) -> list[bool]:
@@ -74,7 +74,7 @@ def test_it_stays_awake_while_its_work_leaves_it_time(windows: Windows) -> None:
 def test_a_busy_gateway_stays_awake_where_clients_say_more_for_it(windows: Windows) -> None:
     on = windows.states(60, lambda is_on: 1_000_000 * (1.05 * GAIN if is_on else 1), BUSY)
     assert on.count(True) > 0.9 * len(on)
-    assert False in on[round(TRIAL_SECONDS / WINDOW_SECONDS) :]  # it is measured again
+    assert False in on[round(REMEASURE_SECONDS / WINDOW_SECONDS) :]  # it is measured again
 
 
 def test_a_busy_gateway_for_which_clients_say_no_more_tries_it_ever_more_seldom(windows: Windows) -> None:
