@@ -6,7 +6,7 @@ import { age, count, path } from "../format.js";
 import { useAnswer } from "../live.js";
 import { link, refine } from "../route.js";
 import { Command } from "../parts/command.js";
-import { DialogButton, Form } from "../parts/dialog.js";
+import { Dialog, Form } from "../parts/dialog.js";
 import { VirtualHostField } from "../parts/fields.js";
 import { Browse } from "../parts/messages.js";
 import { Progress } from "../parts/progress.js";
@@ -62,18 +62,26 @@ function AgeField({ value = "" }) {
 
 function Found({ place, vhost, query }) {
   const answer = useAnswer(`${place}${words({ older_than: query.older_than })}`);
+  const [redriven, redrive] = useState(null); // its row may go before the answer comes
+  const close = () => redrive(null);
   return html`<section class="card">
     <${Answered} answer=${answer}>
-      ${(found) => html`<${Groups} rows=${found.groups} ...${{ vhost, query, again: answer.again }} />
+      ${(found) => html`<${Groups} rows=${found.groups} ...${{ vhost, redrive }} />
         <p class="dim">
           ${count(found.looked_at)} messages were looked at${found.is_partial ? "; there are more" : ""}.
           ${found.missed?.length > 0 && ` ${count(found.missed.length)} queues could not be read.`}
         </p>`}
     <//>
+    ${redriven &&
+    html`<${Dialog} title=${titleOf(redriven)} onClose=${close}>
+      <${Redrive} row=${redriven} olderThan=${query.older_than} vhost=${vhost} onDone=${() => [close(), answer.again()]} />
+    <//>`}
   </section>`;
 }
 
-function Groups({ rows, vhost, query, again }) {
+const titleOf = (row) => `Redrive from ${row.queue}`;
+
+function Groups({ rows, vhost, redrive }) {
   const columns = [
     { title: "Queue", isName: true, cell: (row) => html`<a href=${link(["dead-letters", vhost, row.queue])}>${row.queue}</a>` },
     { title: "Reason", cell: (row) => html`<span class="tag warn">${row.reason}</span>` },
@@ -83,9 +91,7 @@ function Groups({ rows, vhost, query, again }) {
     { title: "Newest", cell: (row) => since(row.newest) },
     {
       title: "",
-      cell: (row) => html`<${DialogButton} label="Redrive" title=${`Redrive from ${row.queue}`}>
-        ${(close) => html`<${Redrive} row=${row} olderThan=${query.older_than} vhost=${vhost} onDone=${() => [close(), again()]} />`}
-      <//>`,
+      cell: (row) => html`<button aria-label=${titleOf(row)} aria-haspopup="dialog" onClick=${() => redrive(row)}>Redrive</button>`,
     },
   ];
   const keyOf = (row) => [row.queue, row.reason, row.source].join("\n");
@@ -118,20 +124,21 @@ function added(sum, piece) {
 // A piece that failed is sent again with its id before all others, and goes on where it ended.
 function useRedrive(place) {
   const [state, setState] = useState(null);
-  const memory = useRef({ id: randomId(), number: 0, pieces: [], underWay: null, isStopped: false, isShown: false, total: 0 }).current;
+  const memory = useRef({ id: randomId(), number: 0, pieces: [], underWay: null, isStopped: false, isCut: false, isShown: false, total: 0 }).current;
   const say = (changes) => setState((now) => ({ ...now, ...changes }));
   const find = async function* ({ limit, older_than: seconds, ...filters }) {
     const most = numberOf(limit) ?? Infinity;
-    let found = 0;
-    for (let start = 0; start !== null && found < most && !memory.isStopped; ) {
+    let [start, found] = [0, 0];
+    while (start !== null && found < most && !memory.isStopped) {
       const wanted = { ...filters, older_than: numberOf(seconds), start, seconds: 1, limit: Math.min(PIECE, most - found) };
       const piece = await post(place, { ...wanted, dry_run: true });
       [start, found] = [piece.next, found + piece.redriven];
       yield piece;
     }
+    memory.isCut = start !== null && found < most; // what is left was not found
   };
   const look = async (values) => {
-    Object.assign(memory, { pieces: [], isStopped: false, isShown: false });
+    Object.assign(memory, { pieces: [], isStopped: false, isCut: false, isShown: false });
     let sum = NOTHING;
     setState({ isBusy: true, sum });
     try {
@@ -139,10 +146,10 @@ function useRedrive(place) {
         memory.pieces.push(piece.ranges);
         say({ sum: (sum = added(sum, piece)) });
       }
-      memory.isShown = !memory.isStopped;
+      memory.isShown = !memory.isCut;
       memory.total = sum.redriven;
     } finally {
-      say({ isBusy: false, isCancelled: memory.isStopped });
+      say({ isBusy: false, isCancelled: memory.isCut });
     }
   };
   const move = async (values) => {
@@ -161,6 +168,7 @@ function useRedrive(place) {
         memory.underWay = memory.pieces.shift();
         if (memory.underWay.length > 0) await moved();
       }
+      memory.isCut = memory.pieces.length > 0;
       if (!memory.isShown) {
         for await (const piece of find(values)) {
           sum = added(sum, { ...piece, redriven: 0, targets: {} });
@@ -168,7 +176,7 @@ function useRedrive(place) {
           if (piece.ranges.length > 0) await moved();
         }
       }
-      return { ...sum, isCancelled: memory.isStopped };
+      return { ...sum, isCancelled: memory.isCut };
     } finally {
       say({ isBusy: false });
     }
