@@ -27,7 +27,7 @@ TURN_SECONDS: Final = 0.005
 LEAST_READ_BYTES: Final = 16 << 10
 """What is read at once of a connection whose bytes take long; of others, all there is room for."""
 
-APART_SECONDS: Final = 0.003
+APART_SECONDS: Final = 0.005
 """Between the beginnings of two gathered passes."""
 
 OFTEN: Final = 10
