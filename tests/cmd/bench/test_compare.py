@@ -250,6 +250,7 @@ def test_a_load_that_fails_says_why_in_one_sentence(load_program: list[str]) -> 
         ("flow", {"order": "seq", "warmup": 5}, "warmup=5 is for order=both alone"),
         ("flow", {"order": "backwards"}, "order=backwards? There are both, seq and publish"),
         ("flow", {"exchange": "topic", "queues": 3, "bindings": 4}, "bindings=4 are not shared evenly by 3 queues"),
+        ("nothing", {"queues": 3}, "queues=3, and nothing has one"),
         ("backwards", {}, "there is no mode 'backwards'"),
     ],
     ids=lambda value: value if type(value) is str else "",

@@ -114,6 +114,11 @@ DISK_BYTES_MAX: Final = 4 * 10_240 * 1.5
 
 ROWS: Final = {
     "both": at_once("1 queue, both at once", 20_000, Goal(6), Goal(4, every=True)),
+    "client": Row(
+        "the same client, to a server that keeps nothing",
+        Load("amqp", "nothing", 20_000),
+        (Figure("end_to_end_msgs_per_s"),),
+    ),
     "both-10-shared": at_once("10 queues in turn, one prefetch", 10_000, Goal(3), queues=10, **{"global": 1}),
     "both-10": at_once("10 queues in turn, prefetch each", 10_000, Goal(3), queues=10),
     "both-100-shared": at_once("100 queues in turn, one prefetch", 5_000, Goal(3), queues=100, **{"global": 1}),

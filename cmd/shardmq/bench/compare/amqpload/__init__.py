@@ -10,6 +10,7 @@ paced.c     Latency, and many connections, at a fixed rate.
 steps.c     Round trips, commits, declarations, one after the other.
 stream.c    A stream, and readers of all of it.
 members.c   Members of a shared group that work for a while on each message.
+nothing.c   A server that keeps nothing: what the client itself takes.
 """
 
 from pathlib import Path

@@ -149,5 +149,6 @@ void mode_commits(void);
 void mode_declarations(void);
 void mode_stream(void);
 void mode_members(void);
+void mode_nothing(void);
 
 #endif

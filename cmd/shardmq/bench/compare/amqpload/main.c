@@ -8,6 +8,7 @@
  *               after the other; publish: nothing is consumed. Consuming alone is counted from the last consume-ok, and
  *               nothing is acked before: its rate is not that of subscribing. WARMUP messages come first, which are not
  *               measured, and a pause in which the broker does what it has put off (order=both).
+ * nothing       The same with one queue, against a server of this program's that keeps nothing: what the client itself takes.
  * each          CONNECTIONS connections share the messages; each publishes to a queue of its own and consumes from it,
  *               and every message has a message id and three headers that no other message has.
  * latency       Messages are due at RATE a second whatever the broker does; each is acked by itself. Latency is from
@@ -81,7 +82,7 @@ static const struct {
     {"latency", mode_latency}, {"devices", mode_devices},
     {"round-trips", mode_round_trips}, {"commits", mode_commits},
     {"declarations", mode_declarations}, {"stream", mode_stream},
-    {"members", mode_members},
+    {"members", mode_members}, {"nothing", mode_nothing},
 };
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
