@@ -161,7 +161,7 @@ def test_a_row_that_does_not_exist_is_refused_with_the_names_of_all(
 ) -> None:
     done = compared("--rows", "both,nothing")
     assert done.returncode == 2
-    assert "there is no row 'nothing'; there are both, both-10-shared," in " ".join(done.stderr.split())
+    assert "there is no row 'nothing'; there are both, client, both-10-shared," in " ".join(done.stderr.split())
 
 
 def test_a_row_that_fails_is_named_and_the_others_are_measured(

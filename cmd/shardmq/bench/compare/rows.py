@@ -115,7 +115,7 @@ DISK_BYTES_MAX: Final = 4 * 10_240 * 1.5
 ROWS: Final = {
     "both": at_once("1 queue, both at once", 20_000, Goal(6), Goal(4, every=True)),
     "client": Row(
-        "the same client, to a server that keeps nothing",
+        "the client alone, without a broker",
         Load("amqp", "nothing", 20_000),
         (Figure("end_to_end_msgs_per_s"),),
     ),
