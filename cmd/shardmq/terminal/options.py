@@ -128,6 +128,18 @@ def all_of(command: Command, options: tuple[Callable[[Any], Any], ...]) -> Comma
 
 
 JSON: Final = click.option("--json", "as_json", is_flag=True, help="JSON on stdout, for machines.")
+RECORD: Final = click.option(
+    "--record",
+    "record_to",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Write the figures into this file; rows in it that were not measured stay.",
+)
+RECORDS: Final = click.option(
+    "--record",
+    "record_in",
+    type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
+    help="Write the figures into files of this folder; rows in them that were not measured stay.",
+)
 YES: Final = click.option("--yes", is_flag=True, help="Do not ask.")
 ARGUMENTS: Final = click.option(
     "--argument",

@@ -18,7 +18,7 @@ from shardmq.cmd.bench.compare.rabbitmq import Absent, Server
 from shardmq.cmd.bench.compare.record import machine, record
 from shardmq.cmd.bench.compare.rows import ROWS
 from shardmq.cmd.terminal.numbers import Number, WholeNumber
-from shardmq.cmd.terminal.options import JSON
+from shardmq.cmd.terminal.options import JSON, RECORD
 from shardmq.cmd.terminal.output import CommandFailed, print_json
 from shardmq.cmd.terminal.rows import Column, Row
 from shardmq.cmd.terminal.tables import Table
@@ -95,12 +95,7 @@ def row_names(_context: click.Context, _option: click.Parameter, patterns: tuple
     metavar="SECONDS",
     help="Give a row up when one measurement takes longer.",
 )
-@click.option(
-    "--record",
-    "record_to",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Write the figures into this file; rows in it that were not measured stay.",
-)
+@RECORD
 @JSON
 def compare(
     *,

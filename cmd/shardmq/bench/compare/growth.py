@@ -18,7 +18,7 @@ from shardmq.cmd.bench.compare.load import Contestant, Load, compiled_program, n
 from shardmq.cmd.bench.compare.rabbitmq import Absent
 from shardmq.cmd.bench.compare.record import machine, record_growth
 from shardmq.cmd.terminal.numbers import Number, WholeNumber
-from shardmq.cmd.terminal.options import JSON
+from shardmq.cmd.terminal.options import JSON, RECORD
 from shardmq.cmd.terminal.output import Say, narrator, print_json
 from shardmq.cmd.terminal.rows import Column, Row
 from shardmq.cmd.terminal.tables import Table
@@ -138,12 +138,7 @@ class Point(msgspec.Struct, frozen=True):
     metavar="SECONDS",
     help="Give up when one measurement takes longer.",
 )
-@click.option(
-    "--record",
-    "record_to",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Write the figures into this file; points in it that were not measured stay.",
-)
+@RECORD
 @JSON
 def growth(
     *,

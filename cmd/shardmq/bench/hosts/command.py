@@ -18,7 +18,7 @@ from shardmq.cmd.bench.compare.record import machine, merge, today, versions
 from shardmq.cmd.bench.hosts.measure import empty_row
 from shardmq.cmd.bench.hosts.rows import ONE, RABBITMQ, ROWS, RUNS, THREE, TWO
 from shardmq.cmd.terminal.numbers import Number, WholeNumber
-from shardmq.cmd.terminal.options import JSON
+from shardmq.cmd.terminal.options import JSON, RECORD
 from shardmq.cmd.terminal.output import CommandFailed, Say, narrator, print_json
 from shardmq.cmd.terminal.rows import Column, Row
 from shardmq.cmd.terminal.tables import Table
@@ -83,12 +83,7 @@ def run_names(_context: click.Context, _option: click.Parameter, patterns: tuple
 @click.option(
     "--timeout", type=Number(1), default=60.0, show_default=True, metavar="SECONDS", help="Give a longer load up."
 )
-@click.option(
-    "--record",
-    "record_to",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Write the figures into this file; rows in it that were not measured stay.",
-)
+@RECORD
 @JSON
 def hosts(
     *,

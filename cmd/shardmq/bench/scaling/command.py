@@ -15,7 +15,7 @@ from shardmq.cmd.bench.compare.rabbitmq import Absent
 from shardmq.cmd.bench.compare.record import machine
 from shardmq.cmd.bench.scaling.rows import COPIES, ETCD, GROUPS, MESSAGES, QUEUES, SPARK, TITLES, record
 from shardmq.cmd.terminal.numbers import WholeNumber
-from shardmq.cmd.terminal.options import JSON
+from shardmq.cmd.terminal.options import JSON, RECORDS
 from shardmq.cmd.terminal.output import narrator, print_json
 from shardmq.cmd.terminal.rows import Column
 from shardmq.cmd.terminal.tables import Table
@@ -58,12 +58,7 @@ MODULES: Final = {
     type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
     help=f"Directory on the disk that is written to.  [default: {DISKS[0]}]",
 )
-@click.option(
-    "--record",
-    "record_in",
-    type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
-    help="Write the figures into files of this folder; rows in them that were not measured stay.",
-)
+@RECORDS
 @JSON
 def scaling(
     *,

@@ -19,7 +19,7 @@ from shardmq.cmd.bench.streams.measure import Found, Programs, Turns, attempt, b
 from shardmq.cmd.bench.streams.redis import RedisServer
 from shardmq.cmd.bench.streams.rows import ON_TOPIC, RABBITMQ, REDIS, ROWS, SDK, SHARDMQ
 from shardmq.cmd.terminal.numbers import Number, WholeNumber
-from shardmq.cmd.terminal.options import JSON
+from shardmq.cmd.terminal.options import JSON, RECORD
 from shardmq.cmd.terminal.output import CommandFailed, Say, narrator, print_json
 from shardmq.cmd.terminal.rows import Column, Row
 from shardmq.cmd.terminal.tables import Table
@@ -67,12 +67,7 @@ PARTITION_ROWS: Final = ("partition", "partition-all")
     metavar="SECONDS",
     help="Give a measurement up that takes longer.",
 )
-@click.option(
-    "--record",
-    "record_to",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Write the figures into this file; rows in it that were not measured stay.",
-)
+@RECORD
 @JSON
 def streams(
     *,
