@@ -1,5 +1,6 @@
 """`shardmq spark`: what is refused before Spark starts, where Spark runs, and all four jobs by their command lines."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -215,9 +216,15 @@ def test_all_jobs_run_from_the_command_line(
 
 @needs_java
 @pytest.mark.usefixtures("nobodys_spark")
-def test_publishing_and_reading_are_measured_and_nothing_is_left(at: Broker, parsed: Callable[..., Any]) -> None:
+def test_publishing_and_reading_are_measured_and_nothing_is_left(
+    tmp_path: Path, at: Broker, parsed: Callable[..., Any]
+) -> None:
     options = ("--rows", "3000", "--queues", "2", "--partitions", "2", "--turns", "1", "--no-rabbitmq")
-    figures = parsed("bench", "spark", *options, "--url", at.url)
+    path = tmp_path / "spark.json"
+    figures = parsed("bench", "spark", *options, "--url", at.url, "--record", str(path))
+    recorded = {row["id"]: row["rate"] for row in json.loads(path.read_bytes())["rows"]}
+    assert [name for name, rate in recorded.items() if rate is None] == ["rabbitmq_confirms", "rabbitmq"]
+    assert recorded["read"] == round(figures["spark"][2]["rows_per_s"])
     assert [row["sink"].partition(", ")[2] for row in figures["spark"]] == [
         "exactly-once",
         "at-least-once",

@@ -12,10 +12,11 @@ import click
 from shardmq.cmd.bench.compare.command import compare
 from shardmq.cmd.bench.compare.growth import growth
 from shardmq.cmd.bench.compare.spark import spark
-from shardmq.cmd.bench.connections import queues_command
-from shardmq.cmd.bench.delays import delays
 from shardmq.cmd.bench.features import features
+from shardmq.cmd.bench.footprint.command import footprint
 from shardmq.cmd.bench.hosts.command import hosts
+from shardmq.cmd.bench.scale.connections import queues_command
+from shardmq.cmd.bench.scale.delays import delays
 from shardmq.cmd.bench.scaling.command import scaling
 from shardmq.cmd.bench.scattered import scattered
 from shardmq.cmd.bench.settings import MESSAGES, STAMP, Settings
@@ -131,6 +132,7 @@ bench.add_command(streams)
 bench.add_command(hosts)
 bench.add_command(watched)
 bench.add_command(scaling)
+bench.add_command(footprint)
 
 
 def measure(settings: Settings, disk: Path, as_json: bool) -> None:

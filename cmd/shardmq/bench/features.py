@@ -5,15 +5,17 @@ affects both.
 """
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 import click
 import msgspec
 
+from shardmq.cmd.bench.compare.record import machine, merge, today, versions
 from shardmq.cmd.bench.settings import FEATURES, STAMP, Settings
 from shardmq.cmd.terminal.numbers import Number, WholeNumber
-from shardmq.cmd.terminal.options import JSON, URL
+from shardmq.cmd.terminal.options import JSON, RECORD, URL
 from shardmq.cmd.terminal.output import print_json
 from shardmq.cmd.terminal.rows import Column, Row
 from shardmq.cmd.terminal.tables import Table
@@ -41,6 +43,22 @@ COLUMNS: Final = (
     Column("min", lambda row: row["ratio_min"], is_number=True, text=two_digits),
     Column("max", lambda row: row["ratio_max"], is_number=True, text=two_digits),
 )
+
+
+TEXTS: Final = {
+    "ttl of the queue": ("ttl", "x-message-ttl", "`x-message-ttl`"),
+    "ttl of messages": ("expiration", "expiration", "`expiration` on every message"),
+    "dead-letter exchange": ("dead_letter", "x-dead-letter-exchange", "`x-dead-letter-exchange`"),
+    "max-length": ("max_length", "x-max-length", "`x-max-length`"),
+    "priority, blocks of 500": (
+        "priority_blocks",
+        "priorities in blocks of 500",
+        "`x-max-priority: 10`, priorities in blocks of 500",
+    ),
+    "priority, alternating": ("priority_mixed", "priorities mixed", "the same, another priority with each message"),
+    "properties": ("content_type", "content_type, to compare", "for comparison: `content_type` on every message"),
+}
+"""What features are called in a file of results, in the order of its rows: id, in plots, in tables."""
 
 
 class Cost(msgspec.Struct, frozen=True):
@@ -87,9 +105,18 @@ class Cost(msgspec.Struct, frozen=True):
     metavar="SECONDS",
     help="Give up when one measurement takes longer.",
 )
+@RECORD
 @JSON
 def features(
-    *, url: str, messages: int, size: int, rounds: int, names: tuple[str, ...], timeout: float, as_json: bool
+    *,
+    url: str,
+    messages: int,
+    size: int,
+    rounds: int,
+    names: tuple[str, ...],
+    timeout: float,
+    record_to: Path | None,
+    as_json: bool,
 ) -> None:
     """Measure what TTL, priority, a dead-letter exchange and length limits cost, compared with a plain queue.
 
@@ -104,6 +131,8 @@ def features(
         if not as_json:
             click.echo(f"round {number} of {rounds}: {name}: {rate:,.0f} msgs/s, {rate / plain:.2f} of plain", err=True)
     costs = [cost(name, pairs) for name, pairs in rates.items()]
+    if record_to is not None:
+        record(record_to, costs, settings, rounds)
     if as_json:
         print_json({"features": costs, "settings": {**msgspec.to_builtins(settings), "rounds": rounds}})
     else:
@@ -143,6 +172,45 @@ def cost(name: str, pairs: list[tuple[float, float]]) -> Cost:
         round(min(ratios), 3),
         round(max(ratios), 3),
     )
+
+
+def record(path: Path, costs: Sequence[Cost], settings: Settings, rounds: int) -> None:
+    """Write costs into a file; rows of it that were not measured now stay.
+
+    Args:
+        path: of the file; it need not exist.
+        costs: the figures.
+        settings: of the measurements.
+        rounds: that medians were taken over.
+    """
+    about = {
+        "title": "What queue arguments and properties cost",
+        "command": "shardmq bench features --record docs/benchmarks/results/features.json",
+        "machine": machine(path.resolve().parent),
+        "versions": versions(),
+        "settings": {
+            "messages": settings.messages,
+            "message_bytes": settings.size,
+            "baseline": "the pipelined benchmark on a plain queue, measured before and after each",
+        },
+        "statistic": f"medians of {rounds}",
+        "kept": "medians, least and most",
+    }
+    nothing = dict.fromkeys(("rate", "share", "least", "most", "recorded"))
+    empty = [{"id": name, "label": label, "what": what, **nothing} for name, label, what in TEXTS.values()]
+    known = {row["id"]: row for row in empty}
+    new = [
+        {
+            **known[TEXTS[cost.feature][0]],
+            "rate": round(cost.end_to_end_msgs_per_s, -4),
+            "share": round(cost.ratio, 2),
+            "least": round(cost.ratio_min, 2),
+            "most": round(cost.ratio_max, 2),
+            "recorded": today(),
+        }
+        for cost in costs
+    ]
+    merge(path, about, empty, new)
 
 
 def print_costs(costs: list[Cost], settings: Settings) -> None:

@@ -110,7 +110,7 @@ async def measure(
         Timeout: one takes too long.
     """
     from shardmq import aio
-    from shardmq.cmd.bench.connection_holders import raise_file_limit
+    from shardmq.cmd.bench.scale.connection_holders import raise_file_limit
 
     raise_file_limit()
     found: dict[str, Figures] = {}

@@ -13,7 +13,7 @@ import pytest
 LOADS = (
     "shardmq.client.aio.connection",
     "shardmq.client.sync.connection",
-    "shardmq.cmd.bench.connection_holders",
+    "shardmq.cmd.bench.scale.connection_holders",
     "shardmq.cmd.bench.streams.groups",
     "shardmq.cmd.bench.streams.sdk",
     "shardmq.cmd.bench.streams.tails",

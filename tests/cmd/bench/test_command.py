@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -100,12 +101,18 @@ def test_latency_needs_a_consumer(capsysbinary: pytest.CaptureFixture[bytes]) ->
     assert "there is no latency without a consumer" in capsysbinary.readouterr().err.decode()
 
 
-def test_features_are_compared_with_plain_queues(broker: Broker, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_features_are_compared_with_plain_queues(
+    tmp_path: Path, broker: Broker, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
     names = ["priority, alternating", "ttl of messages"]
     only = [word for name in names for word in ("--only", name)]
     words = ["bench", "features", *only, "--rounds", "1", "--messages", "1000", "--url", broker.url]
-    assert run([*words, "--json"]) == 0
+    path = tmp_path / "features.json"
+    assert run([*words, "--json", "--record", str(path)]) == 0
     (line,) = capsysbinary.readouterr().out.splitlines()
+    recorded = {row["id"]: row["share"] for row in json.loads(path.read_bytes())["rows"]}
+    assert {name for name, share in recorded.items() if share} == {"priority_mixed", "expiration"}
+    assert len(recorded) == 7
     rows = {row["feature"]: row for row in json.loads(line)["features"]}
     assert set(rows) == set(names)
     assert all(row["ratio_min"] <= row["ratio"] <= row["ratio_max"] for row in rows.values())
@@ -114,8 +121,16 @@ def test_features_are_compared_with_plain_queues(broker: Broker, capsysbinary: p
     assert [(row[0], len(row)) for row in shown] == [(name, 6) for name in names]
 
 
-def test_many_queues_and_connections_are_measured(broker: Broker, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    assert run(["bench", "queues", "--queues", "250", "--connections", "8", "--url", broker.url, "--json"]) == 0
+def test_many_queues_and_connections_are_measured(
+    tmp_path: Path, broker: Broker, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    path = tmp_path / "scale.json"
+    words = ["bench", "queues", "--queues", "250", "--connections", "8", "--url", broker.url]
+    assert run([*words, "--json", "--record", str(path)]) == 0
+    rows = {row["id"]: row for row in json.loads(path.read_bytes())["rows"]}
+    assert rows["connections_memory"]["what"].startswith("8 connections")
+    assert rows["queues_declared"]["measured"].count("/s") == 2
+    assert rows["delays"]["measured"] == "not yet measured"
     figures = json.loads(capsysbinary.readouterr().out.splitlines()[-1])
     rates = ("declare_one_by_one_per_s", "declare_per_s", "delete_per_s", "connect_per_s")
     assert all(figures[name] > 0 for name in rates)
@@ -172,11 +187,17 @@ def test_scattered_traffic_that_takes_too_long_is_given_up(broker: Broker, capsy
 
 
 def test_delayed_messages_are_timed_also_when_the_shards_are_killed(
-    start_broker: Callable[..., Broker], capsysbinary: pytest.CaptureFixture[bytes]
+    tmp_path: Path, start_broker: Callable[..., Broker], capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
+    path = tmp_path / "scale.json"
     broker = start_broker(shards=1)
     words = ["bench", "delays", "--messages", "3000", "--lead", "4", "--spread", "0.5", "--kill", "--url", broker.url]
-    assert run([*words, "--json"]) == 0
+    assert run([*words, "--json", "--record", str(path)]) == 0
+    recorded = {row["id"]: row["measured"] for row in json.loads(path.read_bytes())["rows"]}
+    assert {name for name, measured in recorded.items() if measured != "not yet measured"} == {
+        "delays_killed",
+        "delays_memory",
+    }
     figures = json.loads(capsysbinary.readouterr().out.splitlines()[-1])
     late = figures["late_ms"]
     assert late["min"] <= late["p50"] <= late["p99"] <= late["max"]

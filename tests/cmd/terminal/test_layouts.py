@@ -8,10 +8,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shardmq.cmd.bench import command, connections, delays, features, scattered
+from shardmq.cmd.bench import command, features, scattered
 from shardmq.cmd.bench.compare import command as compare
 from shardmq.cmd.bench.compare import comparison, growth, rows, spark
 from shardmq.cmd.bench.results import Figures, Latency
+from shardmq.cmd.bench.scale import connections, delays
 from shardmq.cmd.bench.settings import FEATURES, Settings
 from shardmq.cmd.bench.streams.command import report
 from shardmq.cmd.bench.streams.measure import Found

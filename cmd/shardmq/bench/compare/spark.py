@@ -1,19 +1,22 @@
 """`shardmq bench spark`: a DataFrame published exactly once, at least once, with pika to RabbitMQ, and topics read."""
 
 import contextlib
+import importlib.metadata
 import importlib.util
+import re
 import statistics
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
+from shardmq.cmd.bench.compare.record import machine, merge, today, versions
 from shardmq.cmd.terminal.numbers import WholeNumber
-from shardmq.cmd.terminal.options import JSON, BrokerUrl
+from shardmq.cmd.terminal.options import JSON, RECORD, BrokerUrl
 from shardmq.cmd.terminal.output import Say, narrator, print_json
 from shardmq.cmd.terminal.rows import Column, Row
 from shardmq.cmd.terminal.tables import Table
@@ -30,6 +33,39 @@ WARM_ROWS: Final = 200_000
 
 ASKED_ROWS_PER_S: Final = 200_000
 """The rate asked of exactly-once on two cores, broker included."""
+
+TEXTS: Final = {
+    "shardmq, exactly-once": (
+        "exactly_once",
+        "shardmq, exactly once",
+        f"shardmq, exactly-once: staged, committed, visible ({ASKED_ROWS_PER_S:,} were asked)",
+    ),
+    "shardmq, at-least-once": ("at_least_once", "shardmq, at least once", "shardmq, at-least-once"),
+    "RabbitMQ, pika, confirms": (
+        "rabbitmq_confirms",
+        "RabbitMQ, pika, a confirm for each",
+        "RabbitMQ, pika, a confirm for each message (pika waits for each)",
+    ),
+    "RabbitMQ, pika, no confirms": ("rabbitmq", "RabbitMQ, pika, no confirms", "RabbitMQ, pika, no confirms"),
+    "shardmq, read": (
+        "read",
+        "shardmq, a topic read",
+        "shardmq, a topic of 8 partitions read by `spark.read`, all columns",
+    ),
+    "shardmq, readStream": (
+        "read_stream",
+        "shardmq, a topic read as a stream",
+        "shardmq, the same by `spark.readStream`, from its start to the end of the topic",
+    ),
+}
+"""What ways of publishing and reading are called in a file of results, in the order of its rows: id, in plots, in
+tables."""
+
+COMPARED: Final = ("at_least_once", "rabbitmq_confirms", "rabbitmq")
+"""Rows of which a file says how many times as fast exactly-once is."""
+
+PEER: Final = re.compile(r"RabbitMQ (\S+)(?=,)")
+"""What a sink of RabbitMQ is called, with its version."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -75,6 +111,7 @@ class Outcome(msgspec.Struct, frozen=True):
     "--rabbitmq/--no-rabbitmq", default=True, show_default=True, help="Measure RabbitMQ too, where it is installed."
 )
 @click.option("--topic/--no-topic", default=True, show_default=True, help="Measure reading a topic, too.")
+@RECORD
 @JSON
 def spark(
     *,
@@ -87,6 +124,7 @@ def spark(
     url: str | None,
     rabbitmq: bool,
     topic: bool,
+    record_to: Path | None,
     as_json: bool,
 ) -> None:
     """Measure how many rows a second Spark publishes, exactly once and at least once, and reads from a topic.
@@ -112,11 +150,14 @@ def spark(
         rates = measure(started, sinks, load, turns, say)
         read = read_topic(started, url, load, turns, say) if topic else []
     outcomes = [outcome(sink, rows, rates[sink.name]) for sink in sinks] + absent + read
-    if not as_json:
-        print_outcomes(outcomes, rows, size, turns, master)
-        return
     settings = {"rows": rows, "size": size, "queues": queues, "partitions": partitions, "turns": turns}
-    print_json({"spark": outcomes, "settings": {**settings, "master": master}})
+    settings_of_all = {**settings, "master": master}
+    if record_to is not None:
+        record(record_to, outcomes, settings_of_all)
+    if as_json:
+        print_json({"spark": outcomes, "settings": settings_of_all})
+    else:
+        print_outcomes(outcomes, rows, size, turns, master)
 
 
 @contextlib.contextmanager
@@ -210,6 +251,67 @@ def outcome(sink: "Sink", rows: int, rates: list[float]) -> Outcome:
     return Outcome(
         sink.name, count, round(statistics.median(rates), 1), round(min(rates), 1), round(max(rates), 1), note
     )
+
+
+def record(path: Path, outcomes: Sequence[Outcome], settings: Mapping[str, Any]) -> None:
+    """Write figures into a file; rows of it that were not measured now stay.
+
+    Args:
+        path: of the file; it need not exist.
+        outcomes: the figures.
+        settings: of the measurement.
+    """
+    exactly_once = outcomes[0].rows_per_s
+    assert exactly_once is not None  # shardmq is never absent
+    new = [recorded(each, exactly_once) for each in outcomes if each.rows_per_s is not None]
+    peer = next((found[1] for each in outcomes if (found := PEER.match(each.sink))), None)
+    about = {
+        "title": "Spark: publishing beside RabbitMQ, and reading a topic",
+        "command": "shardmq bench spark --record docs/benchmarks/results/spark.json",
+        "machine": machine(path.resolve().parent),
+        "versions": {
+            **versions(),
+            "pyspark": importlib.metadata.version("pyspark"),
+            **({"rabbitmq": peer} if peer else {}),
+        },
+        "settings": {
+            **settings,
+            "measured": "from the job's start until all is in its queues; of reads, until the job's end",
+        },
+        "peer_settings": {
+            "rabbitmq": "pika from the same DataFrame's foreachPartition, measured in between, with as many rows as "
+            "end in seconds"
+        },
+        "statistic": f"medians of {settings['turns']} turns",
+        "kept": "medians, least and most",
+    }
+    nothing = dict.fromkeys(("rate", "least", "most", "times", "recorded"))
+    merge(
+        path, about, [{"id": name, "label": label, "what": what} | nothing for name, label, what in TEXTS.values()], new
+    )
+
+
+def recorded(found: Outcome, exactly_once: float) -> dict[str, Any]:
+    """The row of a file of results for a way that was measured.
+
+    Args:
+        found: its figures.
+        exactly_once: rows a second that shardmq published exactly once.
+    """
+    assert found.rows_per_s is not None  # else it was not measured
+    peer = PEER.match(found.sink)
+    name, label, what = TEXTS[found.sink.replace(peer[0], "RabbitMQ") if peer else found.sink]
+    times = exactly_once / found.rows_per_s
+    return {
+        "id": name,
+        "label": label,
+        "what": what.replace("RabbitMQ", peer[0]) if peer else what,
+        "rate": round(found.rows_per_s),
+        "least": found.rows_per_s_min,
+        "most": found.rows_per_s_max,
+        "times": (round(times) if peer else round(times, 2)) if name in COMPARED else None,
+        "recorded": today(),
+    }
 
 
 def print_outcomes(outcomes: list[Outcome], rows: int, size: int, turns: int, master: str) -> None:

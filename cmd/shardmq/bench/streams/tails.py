@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from shardmq.cmd.bench.compare.comparison import cpu_seconds
 from shardmq.cmd.bench.compare.load import Contestant, Figures, new_name
-from shardmq.cmd.bench.connections import memory, per
+from shardmq.cmd.bench.scale.connections import memory, per
 from shardmq.cmd.bench.streams.sdk import BODY_BYTES, START_SECONDS, STEP, scaled
 from shardmq.errors import ShardmqError
 

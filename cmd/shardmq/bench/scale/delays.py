@@ -5,13 +5,15 @@ import secrets
 import signal
 import time
 from array import array
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from shardmq.cmd.bench.scale.rows import of_delays, record
 from shardmq.cmd.bench.settings import STAMP
 from shardmq.cmd.terminal.numbers import Number, WholeNumber
-from shardmq.cmd.terminal.options import JSON, URL
+from shardmq.cmd.terminal.options import JSON, RECORD, URL
 from shardmq.cmd.terminal.output import narrator, print_json
 from shardmq.cmd.terminal.tables import print_facts
 from shardmq.cmd.terminal.values import counted
@@ -61,9 +63,19 @@ RETURN_SECONDS: Final = 60.0
     metavar="SECONDS",
     help="Give up this long after the last message was due.",
 )
+@RECORD
 @JSON
 def delays(
-    *, url: str, messages: int, size: int, lead: float, spread: float, kill: bool, timeout: float, as_json: bool
+    *,
+    url: str,
+    messages: int,
+    size: int,
+    lead: float,
+    spread: float,
+    kill: bool,
+    timeout: float,
+    record_to: Path | None,
+    as_json: bool,
 ) -> None:
     """Publish messages due between --lead and --lead + --spread seconds from now, and measure how late they arrive.
 
@@ -99,6 +111,8 @@ def delays(
         "shards_rss_bytes": {"before": before, "pending": pending, "after_kill": after if kill else None},
         "settings": {"messages": messages, "size": size, "lead": lead, "spread": spread, "kill": kill},
     }
+    if record_to is not None:
+        record(record_to, of_delays(figures))
     if as_json:
         print_json(figures)
     else:

@@ -4,12 +4,14 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from shardmq.cmd.bench.scale.rows import AT_ONCE, of_queues, record
 from shardmq.cmd.terminal.numbers import Number, WholeNumber
-from shardmq.cmd.terminal.options import JSON, URL
+from shardmq.cmd.terminal.options import JSON, RECORD, URL
 from shardmq.cmd.terminal.output import Say, narrator, print_json
 from shardmq.cmd.terminal.rows import Column
 from shardmq.cmd.terminal.tables import Table
@@ -17,9 +19,6 @@ from shardmq.cmd.terminal.values import counted
 
 if TYPE_CHECKING:
     from shardmq.client.sync.connection import Connection
-
-AT_ONCE: Final = 64
-"""Requests under way at the same time."""
 
 ONE_BY_ONE: Final = 200
 """Queues that are declared one after the other."""
@@ -47,14 +46,24 @@ Memory = dict[str, int]
     metavar="SECONDS",
     help="Give up when one step takes longer.",
 )
+@RECORD
 @JSON
-def queues_command(*, url: str, queues: int, connections: int, transient: bool, timeout: float, as_json: bool) -> None:
+def queues_command(
+    *,
+    url: str,
+    queues: int,
+    connections: int,
+    transient: bool,
+    timeout: float,
+    record_to: Path | None,
+    as_json: bool,
+) -> None:
     """Declare many queues, open many connections, and show what each takes of the broker's memory.
 
     The queues are deleted at the end. Figures are of resident memory, by the roles of the processes.
     """
     from shardmq.client.sync.connection import connect
-    from shardmq.cmd.bench.connection_holders import ConnectionHolders, raise_file_limit
+    from shardmq.cmd.bench.scale.connection_holders import ConnectionHolders, raise_file_limit
 
     say = narrator(as_json)
     raise_file_limit()
@@ -82,6 +91,8 @@ def queues_command(*, url: str, queues: int, connections: int, transient: bool, 
     figures["bytes_per_queue"] = per(queues, at_first, with_queues)
     figures["bytes_per_connection"] = per(connections, with_queues, with_connections)
     figures["rss_bytes"] = with_connections
+    if record_to is not None:
+        record(record_to, of_queues(figures, queues, connections))
     if not as_json:
         print_figures(figures, queues, connections)
         return
