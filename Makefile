@@ -17,7 +17,7 @@ SEEDS  ?= 1000000
 FAULTS ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help up tree test ready compiled lint demo bench bench-compare bench-growth bench-hosts bench-spark bench-scaling figures recording pictures manifests faults hosts-faults fuzz simulate clean
+.PHONY: help up tree test ready compiled lint demo bench bench-compare bench-growth bench-hosts bench-spark bench-scaling measure figures recording pictures manifests faults hosts-faults fuzz simulate clean
 
 help:
 	@echo "make up      start a broker with 4 shards in the foreground (ARGS='--port 5673' for more options)"
@@ -29,6 +29,7 @@ help:
 	@echo "make bench-hosts  three hosts on this machine, and RabbitMQ's quorum queues on three more; needs root, etcd"
 	@echo "make bench-spark  2,000,000 rows from Spark, exactly once; RabbitMQ beside it where it is installed"
 	@echo "make bench-scaling  what more gateways, shards, queues and copies take of a core; etcd where it is installed"
+	@echo "make measure  every figure of the documents anew, in one run of more than an hour; then make figures"
 	@echo "make figures  tables and plots of the documents, from docs/benchmarks/results"
 	@echo "make recording  the terminal that the README shows, from a real run"
 	@echo "make pictures  the management page in docs/operations/pictures, taken by its tests in Chromium"
@@ -125,6 +126,9 @@ bench-hosts: tree
 
 bench-spark: $(VENV)/installed-spark tree
 	$(BIN)/shardmq bench spark --rows 2000000 --size 100 $(ARGS)
+
+measure: $(VENV)/installed-spark tree
+	@$(BIN)/python docs/benchmarks/measure.py $(ARGS)
 
 figures: $(VENV)/installed-figures tree
 	@$(BIN)/python docs/benchmarks/figures.py

@@ -1,6 +1,7 @@
 """Makes the tables and plots of the documents from the raw results: `make figures`.
 
 results/*.json ──► tables between <!-- table: name --> and <!-- end of table --> in the documents
+               ──► figures in their text, before <!--= name.row.key -->
                ──► plots/NAME-light.svg and plots/NAME-dark.svg
 
 The tables need nothing but Python. The plots need matplotlib, of the extra `figures`: the same results and the same
@@ -82,13 +83,6 @@ def spread(key: str, digits: int, bold: bool = True, unit: str = "") -> Callable
     return lambda row: (
         f"{mark}{row[key]:,.{digits}f}{unit}{mark} ({row['least']:,.{digits}f} … {row['most']:,.{digits}f})"
     )
-
-
-def peer(row: Row) -> str:
-    """What RabbitMQ did, or why there is no figure."""
-    if row["rabbitmq"] is None:
-        return str(row["note"])
-    return f"{row['rabbitmq']:,}" + (f" ({row['note']})" if row["note"] else "")
 
 
 def measured(name: str, bold: bool = False) -> Callable[[Row], str]:
@@ -285,10 +279,6 @@ TABLES = {
             scaled("rest_cores", digits=3),
         ),
     ),
-    "native": Table(
-        ("", "shardmq", "at least", "RabbitMQ 3.10.8, same machine"),
-        (text("what"), number("shardmq", bold=True, unit=" msgs/s"), number("at_least"), peer),
-    ),
     "rest": Table(("", "measured", "asked"), (text("what"), text("measured"), text("asked"))),
     "features": Table(
         ("", "msgs/s", "of the plain queue's rate (least … most)"),
@@ -335,9 +325,6 @@ TABLES = {
         ("published or read by", "rows/s (least … most)", "exactly once is"),
         (text("what"), spread("rate", 0), number("times", unit=TIMES)),
     ),
-    "overhead": Table(
-        ("what came", "bulk", "pipelined", "sync"), (text("what"), text("bulk"), text("pipelined"), text("sync"))
-    ),
     "faults": Table(("", "outcome"), (text("what"), text("outcome"))),
     "large-messages": Table(("128 MiB", "gateway", "shard"), (text("what"), text("gateway"), text("shard"))),
 }
@@ -356,6 +343,15 @@ def with_tables(page: str) -> str:
     return TABLE.sub(made, page)
 
 
+QUOTED = re.compile(r"[\d.,]+(?P<unit>[^\d<\n]{0,6}<!--= (?P<path>[\w.-]+) -->)")
+"""A figure in the text, as "4.476 µs<!--= compare.both.shardmq_cpu_us -->"."""
+
+
+def with_quoted(page: str) -> str:
+    """A page with all figures in its text written anew."""
+    return QUOTED.sub(lambda found: f"{value(found['path']):,}".removesuffix(".0") + found["unit"], page)
+
+
 def digest(name: str) -> str:
     """What a plot carries: a digest of the results and of the code that it is made from."""
     parts = [(RESULTS / f"{name}.json").read_bytes(), (HERE / "plots.py").read_bytes()]
@@ -366,10 +362,10 @@ def main() -> None:
     """Make tables and plots."""
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         page = path.read_text()
-        made = with_tables(page)
+        made = with_quoted(with_tables(page))
         if made != page:
             path.write_text(made)
-            print(f"wrote the tables of {path.relative_to(ROOT)}")
+            print(f"wrote the figures of {path.relative_to(ROOT)}")
     sys.path.insert(0, str(HERE))
     import plots  # matplotlib is not installed where tests read the tables
 

@@ -15,7 +15,6 @@ from shardmq.cmd.bench.compare.rows import ROWS
 from tests.docs.document import ROOT, Document, documents
 
 DOCUMENTS = [document for document in documents() if document.name.startswith(("README.md", "docs/"))]
-QUOTED = re.compile(r"([\d.,]+)[^\d<\n]{0,6}<!--= ([\w.-]+) -->")
 
 
 def module(name: str) -> ModuleType:
@@ -36,10 +35,14 @@ SVGS = sorted((ROOT / "docs/benchmarks/plots").glob("*.svg"))
 @pytest.mark.parametrize("document", [pytest.param(document, id=document.name) for document in DOCUMENTS])
 def test_tables_and_quoted_figures_are_those_of_the_raw_results(document: Document) -> None:
     assert figures.with_tables(document.text) == document.text, "`make figures` writes the tables anew"
-    quoted = QUOTED.findall(document.text)
-    assert len(quoted) == document.text.count("<!--=")
-    for written, path in quoted:
-        assert float(written.replace(",", "")) == figures.value(path), path
+    assert figures.with_quoted(document.text) == document.text, "`make figures` writes them anew"
+    assert len(figures.QUOTED.findall(document.text)) == document.text.count("<!--=")
+
+
+def test_a_figure_in_the_text_is_written_anew() -> None:
+    cost, bulk = figures.value("compare.both.shardmq_cpu_us"), figures.value("compare.bulk-1.shardmq.median")
+    page = "99.9 µs<!--= compare.both.shardmq_cpu_us -->, and 1<!--= compare.bulk-1.shardmq.median --> a second"
+    assert figures.with_quoted(page) == page.replace("99.9", f"{cost}").replace(" 1<", f" {bulk:,.0f}<")
 
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
@@ -52,7 +55,7 @@ def test_a_result_says_when_and_where_it_was_measured(path: Path) -> None:
 
 def test_every_result_is_shown() -> None:
     shown = set(re.findall(r"<!-- table: ([\w-]+) -->", "".join(document.text for document in DOCUMENTS)))
-    shown |= {path.partition(".")[0] for document in DOCUMENTS for _, path in QUOTED.findall(document.text)}
+    shown |= {path.partition(".")[0] for document in DOCUMENTS for _, path in figures.QUOTED.findall(document.text)}
     assert shown == {path.stem for path in RESULTS}
 
 
