@@ -42,7 +42,7 @@ REJOIN_KEYS_MAX: Final = 100_000
 RANGE_BYTES: Final = 1 << 20
 """About how much of the store one step of a join sends: large against a round trip, small against a pass."""
 
-REST_SHARE: Final = 3.0
+REST_SHARE: Final = 4.0
 """How long a join rests after each step where somebody publishes meanwhile, as a share of what the step took: both use
 the same processors and disks."""
 
