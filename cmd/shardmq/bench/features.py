@@ -202,7 +202,7 @@ def record(path: Path, costs: Sequence[Cost], settings: Settings, rounds: int) -
     new = [
         {
             **known[TEXTS[cost.feature][0]],
-            "rate": round(cost.end_to_end_msgs_per_s, -4),
+            "rate": round(round(cost.end_to_end_msgs_per_s), -4),
             "share": round(cost.ratio, 2),
             "least": round(cost.ratio_min, 2),
             "most": round(cost.ratio_max, 2),
