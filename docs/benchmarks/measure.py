@@ -1,8 +1,8 @@
 """Measures every figure of the documents again, in one run: `make measure`.
 
 One benchmark after another writes its file in results/; then `make figures` makes tables, plots and the figures in the
-text from them. It takes more than an hour, and both cores. What is not installed (RabbitMQ, Redis, etcd), or needs root
-(several hosts), ends its part with a sentence; what was measured of it before stays.
+text from them. It takes three quarters of an hour, and both cores. What is not installed (RabbitMQ, Redis, etcd), or
+needs root (several hosts), ends its part with a sentence; what was measured of it before stays.
 """
 
 import contextlib
@@ -23,7 +23,9 @@ Words = tuple[str, ...]
 
 PARTS: dict[str, tuple[Words, ...]] = {
     "compare": (("compare", "--record", f"{RESULTS}/compare.json"),),
-    "growth": (("growth", "--record", f"{RESULTS}/growth.json"),),
+    "growth": (
+        ("growth", "--turns", "3", "--messages", "100000", "--most", "100000000", "--record", f"{RESULTS}/growth.json"),
+    ),
     "spark": (("spark", "--record", f"{RESULTS}/spark.json"),),
     "features": (("features", "--record", f"{RESULTS}/features.json"),),
     "scale": (
@@ -34,7 +36,7 @@ PARTS: dict[str, tuple[Words, ...]] = {
     "footprint": (("footprint", "--record", f"{RESULTS}"),),
     "streams": (("streams", "--record", f"{RESULTS}/streams.json"),),
     "scaling": (("scaling", "--record", f"{RESULTS}"),),
-    "hosts": (("hosts", "--record", f"{RESULTS}/hosts.json"),),
+    "hosts": (("hosts", "--turns", "7", "--record", f"{RESULTS}/hosts.json"),),
 }
 """The benchmarks of each part, as words of `shardmq bench`."""
 
