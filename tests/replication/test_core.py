@@ -132,10 +132,10 @@ def test_a_join_rests_after_each_step_where_somebody_publishes_meanwhile(publish
     replica.step(102.01, RangeRead(request, (), (1, b"k"), 9))
     if publishes:
         replica.step(102.02, Propose(5, ()))
-    effects = replica.step(102.05, Received("b", RangeAck(4, 1, (1, b"k"))))
+    effects = replica.step(102.03, Received("b", RangeAck(4, 1, (1, b"k"))))
     assert [type(effect) for effect in effects] == ([] if publishes else [ReadRange])
     if publishes:
-        goes_on_at = 102.05 + 0.05 * REST_SHARE
+        goes_on_at = 102.03 + 0.03 * REST_SHARE  # before the next heartbeat
         assert replica.wake == pytest.approx(goes_on_at)
         assert [type(effect) for effect in replica.step(goes_on_at - 0.01, Tick())] == []
         assert [type(effect) for effect in replica.step(goes_on_at, Tick())] == [ReadRange]
