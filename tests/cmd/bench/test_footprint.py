@@ -1,14 +1,16 @@
 """`shardmq bench footprint`: what a broker takes at rest, for a large message, and to start."""
 
+import importlib.util
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from shardmq.cmd.bench.footprint.processes import taken_by
 from shardmq.cmd.main import run
-from shardmq.cmd.run.broker import Broker
 
 FEW = ["--seconds", "0.5", "--connections", "5", "--size-mib", "4", "--segments", "200", "--delayed", "1000"]
 
@@ -47,5 +49,37 @@ def test_a_part_alone_is_a_table(tmp_path: Path, capsysbinary: pytest.CaptureFix
     assert all(row[1].endswith(" s") for row in shown)
 
 
-def test_memory_that_was_taken_for_a_moment_counts(broker: Broker) -> None:
-    assert set(taken_by(lambda: None, broker.pids)) == {"gateway", "shard", "coordinator"}
+def test_without_pika_it_says_what_to_install_before_anything_is_measured(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    assert run(["bench", "footprint", *FEW]) == 1
+    told = capsys.readouterr()
+    assert "pika is not installed: pip install 'shardmq[bench]'" in told.err
+    assert "from start to ready" not in told.err
+
+
+TAKES_FOR_A_MOMENT = """
+for line in open(0):
+    taken = bytearray(b"x") * (32 << 20)
+    del taken
+    print("done", flush=True)
+"""
+
+
+def test_memory_that_was_taken_for_a_moment_counts() -> None:
+    words = [sys.executable, "-c", TAKES_FOR_A_MOMENT]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        answers, asks = process.stdout, process.stdin
+
+        def work() -> None:
+            asks.write("take\n")
+            asks.flush()
+            assert answers.readline() == "done\n"
+
+        pids = {"shard-0": process.pid}
+        assert taken_by(work, pids)["shard"] >= 30 << 20
+        assert taken_by(lambda: None, pids)["shard"] < 1 << 20, "what was taken before counts no more"
+        asks.close()

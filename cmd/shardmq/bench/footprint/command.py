@@ -1,6 +1,7 @@
 """`shardmq bench footprint`: options, and what was measured as a table or JSON."""
 
 import contextlib
+import importlib.util
 import os
 import tempfile
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from shardmq.cmd.terminal.options import JSON, RECORDS
 from shardmq.cmd.terminal.output import narrator, print_json
 from shardmq.cmd.terminal.rows import Column
 from shardmq.cmd.terminal.tables import Table
+from shardmq.errors import ShardmqError
 
 REST: Final = "rest"
 LARGE: Final = "large-messages"
@@ -87,6 +89,10 @@ def footprint(
     say = narrator(as_json)
     disk = disk or next(place for place in DISKS if os.access(place, os.W_OK))
     wanted = [part for part in TITLES if part in (parts or TITLES)]
+    if {REST, LARGE}.intersection(wanted) and importlib.util.find_spec("pika") is None:
+        raise ShardmqError(
+            "pika is not installed: pip install 'shardmq[bench]', or measure --part checks-at-start alone"
+        )
     with contextlib.ExitStack() as stack:
         stack.enter_context(ended_by_signals())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shardmq-footprint-", dir=disk)))

@@ -1,4 +1,4 @@
-/* Mode nothing: `flow` with one queue, against a server that keeps nothing. No broker gets more out of this client.
+/* Mode nothing: `flow` with one queue, against a server that keeps nothing: what the client takes itself.
  *
  * The server is a process of its own, which understands as much of AMQP 0-9-1 as this needs. It confirms what it has
  * read and passes it on to the newest consumer, both at once, whatever queues are named. Between two reads it rests
