@@ -138,14 +138,23 @@ def disk_counters(folder: str) -> str:
     return counters if os.path.exists(counters) else ""
 
 
+def need_pika() -> None:
+    """Check that there is pika.
+
+    Raises:
+        Absent: it is not installed.
+    """
+    if importlib.util.find_spec("pika") is None:
+        raise Absent("pika is not installed: pip install 'shardmq[bench]'")
+
+
 def pika_program(_folder: Path) -> list[str]:
     """The command of the pika program.
 
     Raises:
         Absent: pika is not installed.
     """
-    if importlib.util.find_spec("pika") is None:
-        raise Absent("pika is not installed: pip install 'shardmq[bench]'")
+    need_pika()
     return [sys.executable, "-P", "-m", compare_pika.__name__]
 
 

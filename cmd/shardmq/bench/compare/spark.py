@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib.metadata
-import importlib.util
 import re
 import statistics
 import tempfile
@@ -172,6 +171,7 @@ def _broker() -> Iterator[str]:
 @contextlib.contextmanager
 def sinks_of(url: str, queues: int, rabbitmq: bool) -> "Iterator[tuple[list[Sink], list[Outcome]]]":
     """The ways of publishing that are installed, and outcomes that say why others are missing."""
+    from shardmq.cmd.bench.compare.load import need_pika
     from shardmq.cmd.bench.compare.rabbitmq import Absent, Server
     from shardmq.cmd.bench.compare.spark_sinks import PikaSink, ShardmqSink
 
@@ -183,8 +183,7 @@ def sinks_of(url: str, queues: int, rabbitmq: bool) -> "Iterator[tuple[list[Sink
         absent = []
         if rabbitmq:
             try:
-                if importlib.util.find_spec("pika") is None:
-                    raise Absent("pika is not installed: pip install 'shardmq[bench]'")
+                need_pika()
                 server = stack.enter_context(Server())
             except Absent as reason:
                 absent = [Outcome("RabbitMQ, pika", 0, None, None, None, str(reason))]

@@ -1,7 +1,6 @@
 """`shardmq bench footprint`: options, and what was measured as a table or JSON."""
 
 import contextlib
-import importlib.util
 import os
 import tempfile
 from collections.abc import Sequence
@@ -11,6 +10,8 @@ from typing import Any, Final
 import click
 
 from shardmq.cmd.bench.compare.command import DISKS, ended_by_signals
+from shardmq.cmd.bench.compare.load import need_pika
+from shardmq.cmd.bench.compare.rabbitmq import Absent
 from shardmq.cmd.bench.compare.record import machine, merge, today, versions
 from shardmq.cmd.terminal.numbers import Number, WholeNumber
 from shardmq.cmd.terminal.options import JSON, RECORDS
@@ -89,10 +90,11 @@ def footprint(
     say = narrator(as_json)
     disk = disk or next(place for place in DISKS if os.access(place, os.W_OK))
     wanted = [part for part in TITLES if part in (parts or TITLES)]
-    if {REST, LARGE}.intersection(wanted) and importlib.util.find_spec("pika") is None:
-        raise ShardmqError(
-            "pika is not installed: pip install 'shardmq[bench]', or measure --part checks-at-start alone"
-        )
+    if {REST, LARGE}.intersection(wanted):
+        try:
+            need_pika()
+        except Absent as reason:
+            raise ShardmqError(f"{reason}, or measure --part {STARTS} alone") from reason
     with contextlib.ExitStack() as stack:
         stack.enter_context(ended_by_signals())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shardmq-footprint-", dir=disk)))

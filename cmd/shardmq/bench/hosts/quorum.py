@@ -1,7 +1,6 @@
 """A RabbitMQ of three nodes, each on a host of its own, with quorum queues of three replicas."""
 
 import contextlib
-import importlib.util
 import itertools
 import os
 import shutil
@@ -10,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from shardmq.cmd.bench.compare.load import new_name
+from shardmq.cmd.bench.compare.load import need_pika, new_name
 from shardmq.cmd.bench.compare.rabbitmq import PLACES, Absent, NotStarted, greeted_by
 from shardmq.cmd.bench.hosts.machines.machine import Machine, wait_for
 from shardmq.errors import Timeout
@@ -45,8 +44,7 @@ class Quorum:
             raise Absent("rabbitmq-server is not installed")
         if shutil.which("epmd") is None:
             raise Absent("epmd, which belongs to Erlang, is not on the PATH")
-        if importlib.util.find_spec("pika") is None:
-            raise Absent("pika is not installed: pip install 'shardmq[bench]'")
+        need_pika()
         self._program = found
         self.machines = list(machines)
         self.version = ""
