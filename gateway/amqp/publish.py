@@ -15,7 +15,7 @@ import msgspec
 
 from shardmq.errors import PreconditionFailed, ReplyCode
 from shardmq.gateway.amqp.channel import AmqpChannel
-from shardmq.gateway.links.publish_plan import PublishPlan
+from shardmq.gateway.links.publishes.publish_plan import PublishPlan
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.session.channel_publisher import ChannelPublisher
 from shardmq.gateway.session.publish_split import BCC, PublishSplitter, routing_keys

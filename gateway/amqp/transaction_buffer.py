@@ -8,7 +8,7 @@ from shardmq.errors import PreconditionFailed, RequestError
 from shardmq.gateway.amqp.outbox import Outbox
 from shardmq.gateway.handlers.atomic_commit import BufferedPublish, ChannelCommit, Settlements
 from shardmq.gateway.links.consumer import Consumer, ConsumerLink, HeldDelivery
-from shardmq.gateway.links.publish_window import JOINED_BYTES
+from shardmq.gateway.links.publishes.publish_window import JOINED_BYTES
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.delivery_tags import DeliveryTags
 from shardmq.gateway.state.routes import Route

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from shardmq.bus.messages.shard import Publish
-from shardmq.gateway.links.fan_out import FanOut
+from shardmq.gateway.links.publishes.fan_out import FanOut
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.entities import Queue

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from shardmq.gateway.handlers.replies import AnswerCollector
 from shardmq.gateway.links.consumer import Consumer
-from shardmq.gateway.links.fan_out import ConfirmTarget
+from shardmq.gateway.links.publishes.fan_out import ConfirmTarget
 from shardmq.gateway.session.channel_consumers import ChannelConsumers
 from shardmq.gateway.session.client import Client
 from shardmq.gateway.session.groups.member import Member

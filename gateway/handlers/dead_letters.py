@@ -29,7 +29,7 @@ import msgspec
 from shardmq.bus.messages.dead_letters import DeadLetter, DeadLetterAccepted, DeadLetterRefused, Gone
 from shardmq.bus.messages.shard import Publish
 from shardmq.gateway.handlers.death_history import REJECTED, RETRIES, cc_keys, is_cycle, with_death
-from shardmq.gateway.links.fan_out import FanOut
+from shardmq.gateway.links.publishes.fan_out import FanOut
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.gateway.state.routes import Route

@@ -34,7 +34,7 @@ from shardmq.bus.messages.shard import (
 from shardmq.errors import ReplyCode, RequestError, request_error
 from shardmq.gateway.links.common_deliveries import CommonDeliveries
 from shardmq.gateway.links.consumer import Consumer, Receiver
-from shardmq.gateway.links.publish_window import PublishWindow
+from shardmq.gateway.links.publishes.publish_window import PublishWindow
 from shardmq.gateway.links.requests import FOREVER, UNCERTAIN, Requests
 from shardmq.gateway.links.settlements import post_acks
 from shardmq.limits import DECLARE_SECONDS, DELIVERY_CREDIT_SHARE

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from shardmq.bus.messages.shard import Publish
 from shardmq.errors import PreconditionFailed, RequestError
-from shardmq.gateway.links.fan_out import FanOut, FanOutOfMany
-from shardmq.gateway.links.publish_plan import PublishPlan
+from shardmq.gateway.links.publishes.fan_out import FanOut, FanOutOfMany
+from shardmq.gateway.links.publishes.publish_plan import PublishPlan
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.session.client import Client
 from shardmq.gateway.session.publish_split import PublishPart, PublishSplitter, is_uniform

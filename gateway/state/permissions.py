@@ -6,7 +6,7 @@ from typing import Final
 import regex
 
 from shardmq.errors import AccessRefused
-from shardmq.gateway.links.publish_plan import PublishPlan
+from shardmq.gateway.links.publishes.publish_plan import PublishPlan
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.protocol.amqp.methods.basic import BasicPublish
 from shardmq.topology.entities import DEFAULT_EXCHANGE, Permission

@@ -5,7 +5,7 @@ from functools import partial
 from random import randrange
 from typing import Final
 
-from shardmq.gateway.links.publish_plan import PublishPlan, SortingQueues
+from shardmq.gateway.links.publishes.publish_plan import PublishPlan, SortingQueues
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.state.traffic import Traffic
 from shardmq.message.properties import Properties

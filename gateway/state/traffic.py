@@ -6,7 +6,7 @@ exchange ── a tally, by virtual host and name
 
 from typing import Final
 
-from shardmq.gateway.links.exchange_tally import ExchangeTally
+from shardmq.gateway.links.publishes.exchange_tally import ExchangeTally
 from shardmq.runtime.statistics.histograms import SizeHistogram, TimeHistogram
 from shardmq.runtime.statistics.rates import add
 

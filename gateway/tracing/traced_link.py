@@ -16,8 +16,8 @@ from shardmq.bus.messages.columns import Deliveries
 from shardmq.bus.messages.dead_letters import DeadLetter
 from shardmq.bus.messages.shard import Confirmed, Delivered, Publish
 from shardmq.gateway.links.consumer import Consumer
-from shardmq.gateway.links.fan_out import ConfirmTarget, FanOut
-from shardmq.gateway.links.publish_plan import NumberedRecords, PublishPlan
+from shardmq.gateway.links.publishes.fan_out import ConfirmTarget, FanOut
+from shardmq.gateway.links.publishes.publish_plan import NumberedRecords, PublishPlan
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.tracing.contexts import NAME, sampled
 from shardmq.gateway.tracing.exporter import SpanExporter

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from shardmq.bus.messages.shard import Publish
-from shardmq.gateway.links import publish_window
+from shardmq.gateway.links.publishes import publish_window
 from shardmq.message.record import pack, unpack
 from shardmq.protocol.native.operations.basic import BasicConfirm, BasicPublish, BasicRefused
 from shardmq.protocol.native.operations.topology import TopologyList

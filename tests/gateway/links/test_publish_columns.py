@@ -8,9 +8,9 @@ import pytest
 from shardmq.bus.messages.columns import COLUMN_ENTRIES_MAX, Acks, Publishes
 from shardmq.bus.messages.shard import Ack, Confirmed, Publish, PublishRefusal
 from shardmq.errors import ReplyCode
-from shardmq.gateway.links.publish_columns import COLUMN_BYTES_MAX
-from shardmq.gateway.links.publish_plan import PublishPlan
-from shardmq.gateway.links.publish_window import PublishWindow
+from shardmq.gateway.links.publishes.publish_columns import COLUMN_BYTES_MAX
+from shardmq.gateway.links.publishes.publish_plan import PublishPlan
+from shardmq.gateway.links.publishes.publish_window import PublishWindow
 from shardmq.gateway.links.settlements import post_acks
 from shardmq.message.keyed_records import runs
 from shardmq.message.record import pack, unpack

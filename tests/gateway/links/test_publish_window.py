@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from shardmq.bus.messages.base import Reset
 from shardmq.bus.messages.shard import Confirmed, Get, Publish
-from shardmq.gateway.links.publish_plan import PublishPlan
-from shardmq.gateway.links.publish_window import GATHERED_BYTES, GROWN_BYTES, PublishWindow
+from shardmq.gateway.links.publishes.publish_plan import PublishPlan
+from shardmq.gateway.links.publishes.publish_window import GATHERED_BYTES, GROWN_BYTES, PublishWindow
 from shardmq.message.record import pack, unpack
 from shardmq.protocol.native.operations.basic import BasicConfirm, BasicGet, BasicPublish, BasicRefused
 from shardmq.protocol.native.operations.fields import Operation

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from shardmq.bus.messages.base import BusMessage
 from shardmq.bus.messages.shard import Confirmed, Publish, PublishRefusal
 from shardmq.errors import ReplyCode
-from shardmq.gateway.links.fan_out import FanOut
-from shardmq.gateway.links.publish_plan import PublishPlan, SortingQueues
-from shardmq.gateway.links.publish_window import PublishWindow
+from shardmq.gateway.links.publishes.fan_out import FanOut
+from shardmq.gateway.links.publishes.publish_plan import PublishPlan, SortingQueues
+from shardmq.gateway.links.publishes.publish_window import PublishWindow
 from shardmq.message.keyed_records import keys_of, runs
 from shardmq.message.record import pack_many, unpack
 from shardmq.message.record_batch import KEYED, RecordBatch

@@ -8,7 +8,7 @@ from typing import Final
 
 from shardmq.bus.messages.base import BusMessage
 from shardmq.bus.messages.columns import COLUMN_ENTRIES_MAX, Publishes
-from shardmq.gateway.links.publish_plan import PlannedBatch, PlannedRun, SentBatch
+from shardmq.gateway.links.publishes.publish_plan import PlannedBatch, PlannedRun, SentBatch
 from shardmq.message.record_batch import RecordBatch
 
 COLUMN_BYTES_MAX: Final = 4096

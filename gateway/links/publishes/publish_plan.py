@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from shardmq.bus.messages.shard import Publish
-from shardmq.gateway.links.exchange_tally import ExchangeTally
-from shardmq.gateway.links.fan_out import ConfirmTarget, Unconfirmed
+from shardmq.gateway.links.publishes.exchange_tally import ExchangeTally
+from shardmq.gateway.links.publishes.fan_out import ConfirmTarget, Unconfirmed
 from shardmq.message.keyed_records import packed_key, with_keys, with_packed_key
 from shardmq.message.record_batch import RecordBatch
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from shardmq.bus.messages.shard import Confirmed, PublishRefusal
 from shardmq.errors import ReplyCode
-from shardmq.gateway.links.publish_plan import PlannedRun, SentBatch
+from shardmq.gateway.links.publishes.publish_plan import PlannedRun, SentBatch
 from shardmq.limits import PUBLISH_WINDOW_BYTES
 from shardmq.runtime.statistics.histograms import TimeHistogram
 

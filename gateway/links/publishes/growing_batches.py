@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from shardmq.bus.messages.base import BusMessage
 from shardmq.bus.messages.shard import Publish
-from shardmq.gateway.links.posted_publishes import PostedPublishes
-from shardmq.gateway.links.publish_columns import COLUMN_BYTES_MAX, post_columns
-from shardmq.gateway.links.publish_plan import Place, PlannedBatch, SentBatch, place_of
+from shardmq.gateway.links.publishes.posted_publishes import PostedPublishes
+from shardmq.gateway.links.publishes.publish_columns import COLUMN_BYTES_MAX, post_columns
+from shardmq.gateway.links.publishes.publish_plan import Place, PlannedBatch, SentBatch, place_of
 from shardmq.message.record_batch import RecordBatch
 
 if TYPE_CHECKING:

@@ -28,9 +28,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from shardmq.bus.messages.shard import Publish
-from shardmq.gateway.links.fan_out import ConfirmTarget, FanOut, Unconfirmed, refuse
-from shardmq.gateway.links.growing_batches import GrowingBatches
-from shardmq.gateway.links.publish_plan import (
+from shardmq.gateway.links.publishes.fan_out import ConfirmTarget, FanOut, Unconfirmed, refuse
+from shardmq.gateway.links.publishes.growing_batches import GrowingBatches
+from shardmq.gateway.links.publishes.publish_plan import (
     NumberedRecords,
     Place,
     PlannedBatch,
