@@ -25,6 +25,10 @@ TICK_AT_REST_SECONDS: Final = 0.5
 SIZES_NOTED: Final = 1024
 """Sizes of published bodies that are counted together: it takes 2 µs, however few they are."""
 
+FEW: Final = 3
+"""Messages of a pass, on average. With more, forwarding saves less than smaller batches cost: with a window of 1,000
+messages to 1,000 queues, 73,000 a second became 60,000."""
+
 
 class GatewayLoop:
     """Drains the links of a gateway, ends its passes, and ticks.
@@ -39,7 +43,8 @@ class GatewayLoop:
         self._is_busy = True  # since the last tick
         self._woken = asyncio.Event()
         self._awake = Wakefulness(self._loop)
-        self._serial = state.next_serial
+        self._serial = self._serial_at_tick = state.next_serial
+        self._passes_at_tick = state.passes
         state.wake = self._wake
         state.on_link = self._read
         for link in state.all_links:
@@ -62,6 +67,7 @@ class GatewayLoop:
 
     def tick(self, now: float) -> None:
         """Look after links and deadlines at monotonic time `now`."""
+        self._look_for_crowds()
         for link in self._state.all_links:
             link.tick(now)
             self._drain(link)  # ticking sends, too; see _send
@@ -71,6 +77,14 @@ class GatewayLoop:
         for call in self._state.ticking:
             call(now)
         self._send()
+
+    def _look_for_crowds(self) -> None:
+        """Have nothing forwarded where each pass has many messages: they make larger batches by way of their shards."""
+        state = self._state
+        messages, passes = state.next_serial - self._serial_at_tick, state.passes - self._passes_at_tick
+        self._serial_at_tick, self._passes_at_tick = state.next_serial, state.passes
+        for link in state.links:
+            link.forwarding.is_crowded = messages > passes * FEW
 
     def close(self) -> None:
         """Stop reading links, and close them."""
@@ -129,6 +143,7 @@ class GatewayLoop:
             channel.retune()
         following: list[ShardLink] = []
         for link in state.links:
+            link.forward()
             if link.newest is not None:
                 age_ms = state.now_ms - link.newest.timestamp_ms
                 state.traffic.delivery_seconds.add(age_ms / 1000)

@@ -3,6 +3,8 @@
     apply ─► deliver ─┬───────────────────────► commit ─► answer, confirm, deliver
                       └► deliver what may ─────► commit ─► confirm
 
+What a gateway forwarded (state/forwarding.py) has left before it came here at all, by the same rules.
+
 Nothing promises that a message is on disk before a consumer has it, unless its publisher counts or commits it. What
 goes out early and is not on disk when the shard ends was confirmed to nobody, and is gone; its consumer may have seen
 it. What is promised stands:
@@ -24,14 +26,14 @@ gateway up once more for each message.
 from collections.abc import Sequence
 from typing import Any, Final
 
-from shardmq.bus.messages.columns import Acks, Deliveries, Publishes, entries_of
+from shardmq.bus.messages.columns import Acks, Deliveries, MayForward, Publishes, entries_of
 from shardmq.bus.messages.groups import Starved
 from shardmq.bus.messages.shard import Ack, Confirmed, Credit, Delivered, Publish, Spent, Wanted
 
 EARLY_EVENTS: Final = 16
 """What a larger pass holds up is worth less than the second envelope costs: some 40 µs in shard and gateway."""
 
-EARLY: Final = frozenset({Confirmed, Deliveries, Delivered, Spent, Wanted, Starved})
+EARLY: Final = frozenset({Confirmed, Deliveries, Delivered, Spent, Wanted, Starved, MayForward})
 """What may leave; behind anything else, it waits with that. A confirm that is there before the commit is one of an
 earlier pass."""
 

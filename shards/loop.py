@@ -307,6 +307,7 @@ class ShardLoop:
         self._pulls.look()
         state.rates.touched.update(state.active)
         state.active.clear()
+        self._publishing.tell_gateways()
         if not damages:
             self._answers.send_early(events)
         for found in damages:

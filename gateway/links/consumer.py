@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from shardmq.bus.coordinator_link import Reply
 from shardmq.bus.messages.groups import GroupReading
-from shardmq.bus.messages.shard import Delivered
+from shardmq.bus.messages.shard import Consume, Delivered
 from shardmq.bus.messages.streams import Reading
 from shardmq.errors import RequestError
 from shardmq.limits import DECLARE_SECONDS, DELIVERY_WINDOW_BYTES
@@ -76,6 +76,9 @@ class Receiver(Protocol):
     def deliver_fresh(self, consumer: "Consumer", first: int, batch: RecordBatch) -> None:
         """Take messages for one of its consumers that nobody was delivered before, numbered from `first` on."""
 
+    def take_forwarded(self, consumer: "Consumer", first: int, batch: RecordBatch) -> bool:
+        """Take messages that are on their way to the shard, numbered from `first` on; returns whether it does."""
+
     def cancelled(self, consumer: "Consumer", fault: RequestError | None) -> None:
         """Forget a consumer that gets nothing more: its queue is deleted where there is no fault."""
 
@@ -110,6 +113,7 @@ class Consumer:
         permitted: bytes that may be on their way beyond the window.
         borrowed: bytes that have come beyond it, and were not handed to the socket.
         reading: what its shard is to read of a stream from here on; None for other queues.
+        forwarded_upto: the numbers of what was forwarded to it are below, FORWARDED apart.
         group: how it consumes a stream as a member of a group; None for others.
         partition: the number of the stream in its topic.
     """
@@ -119,6 +123,7 @@ class Consumer:
         "auto_ack",
         "borrowed",
         "exclusive",
+        "forwarded_upto",
         "group",
         "is_counted",
         "is_plain",
@@ -162,7 +167,7 @@ class Consumer:
         self.is_counted = bool(tag)
         self.is_plain = False
         self.window = DELIVERY_WINDOW_BYTES
-        self.overhead = self.owed = 0
+        self.overhead = self.owed = self.forwarded_upto = 0
         self.permitted = self.borrowed = 0
         self.settled: list[tuple[int, int]] = []
         self.reading: Reading | None = None
@@ -174,6 +179,30 @@ class Consumer:
         self.unacked += count
         if self.is_counted:
             self.receiver.unacked += count
+
+    def start(self) -> Consume:
+        """Make what asks its shard for deliveries."""
+        return Consume(
+            self.number,
+            self.queue,
+            self.prefetch,
+            self.auto_ack,
+            self.window,
+            self.priority,
+            self.exclusive,
+            self.timeout_ms,
+            self.settled_late,
+            self.overhead,
+            self.reading,
+            self.group,
+        )
+
+    def repay(self) -> None:
+        """Repay what was lent for messages that will not come."""
+        permitted, self.permitted = self.permitted, 0
+        borrowed, self.borrowed = self.borrowed, 0
+        if permitted or borrowed:
+            self.receiver.spent(self, permitted, -borrowed)
 
     def read_on(self, offset: int) -> None:
         """Note where to read on in a stream, should its shard be started again."""

@@ -1,13 +1,13 @@
 """One shard as seen from a gateway: consumers, dead letters, alarms."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.dialer import Dialer
 from shardmq.bus.link import LinkLost, LinkOpened
 from shardmq.bus.messages.base import Answer, Refusal
-from shardmq.bus.messages.columns import Deliveries
+from shardmq.bus.messages.columns import Deliveries, MayForward
 from shardmq.bus.messages.dead_letters import DeadLetter
 from shardmq.bus.messages.groups import Declined, Starved
 from shardmq.bus.messages.shard import (
@@ -68,15 +68,19 @@ class ShardLink:
         alarms: hears of the shard's alarms.
 
     Attributes:
-        life: how often the shard went away; what was delivered in an earlier life cannot be settled.
+        life: how often it went away; what was delivered in an earlier life cannot be settled.
         knows_all: whether the shard is there, and all of its consumers are this gateway's.
         ask: sends a request; `Requests.ask`.
         look: asks for what is only shown; `Requests.look`.
         confirms: publishes on their way to it.
         on_dead_letter: takes in dead letters; it is set before any come.
         may_follow: whether clients are written to before the shard: what it is sent they were answered already.
+        forwarding: what goes to consumers on its way to it.
         newest: of what was delivered for the first time in this pass; None for nothing.
     """
+
+    may_forward: ClassVar[bool] = True
+    """Whether messages may go to consumers on their way to the shard."""
 
     def __init__(
         self,
@@ -93,6 +97,7 @@ class ShardLink:
         self.knows_all = self.may_follow = False
         self.newest: RecordBatch | None = None
         confirms = self.confirms = PublishWindow(dialer, name, exists, stamp)
+        self.forwarding = confirms.forwarding
         confirms.has_heirs = not dialer.address  # it is sent to whichever leads
         self.publish, self.publish_planned = confirms.add, confirms.add_planned
         self.publish_numbered, self.publish_run = confirms.add_numbered, confirms.add_run
@@ -124,6 +129,7 @@ class ShardLink:
             Gateways: self._on_gateways,
             Wanted: self._on_wanted,
             Starved: self._on_starved,
+            MayForward: lambda message: self.forwarding.said(message, self._consumers),
             Spent: self._on_spent,
             LinkOpened: self._on_opened,
             LinkLost: self._on_lost,
@@ -138,6 +144,7 @@ class ShardLink:
         """What was published and settled before a request goes before it, and the request does not wait."""
         self.confirms.close_batches()
         self._post_settlements()
+        self.forwarding.stop_all()
         self._is_urgent = True
         self.may_follow = False
         self._changed()
@@ -158,23 +165,10 @@ class ShardLink:
     def start(self, consumer: Consumer, reply: Reply, seconds: float = DECLARE_SECONDS) -> None:
         """Ask the shard for deliveries."""
         consumer.running = True
+        self.forwarding.joined(consumer)
         if consumer.exclusive:
             self._exclusive.add(consumer)
-        message = Consume(
-            consumer.number,
-            consumer.queue,
-            consumer.prefetch,
-            consumer.auto_ack,
-            consumer.window,
-            consumer.priority,
-            consumer.exclusive,
-            consumer.timeout_ms,
-            consumer.settled_late,
-            consumer.overhead,
-            consumer.reading,
-            consumer.group,
-        )
-        self.ask(message, reply, seconds)
+        self.ask(consumer.start(), reply, seconds)
 
     @property
     def is_carried_out(self) -> bool:
@@ -215,6 +209,7 @@ class ShardLink:
     def cancel(self, consumer: Consumer, reply: Reply) -> None:
         """Stop deliveries; what the consumer holds it keeps."""
         consumer.running = False
+        self.forwarding.left(consumer)
         if self.dialer.is_open:
             self.ask(Cancel(consumer.number), reply)
         else:
@@ -228,8 +223,11 @@ class ShardLink:
         is_first = not self.dialer.has_posted
         consumer.running = False
         self._exclusive.discard(consumer)
+        self.forwarding.left(consumer)
+        self.forwarding.stop_all()  # another consumer of its channel may be about to be released
         self.confirms.close_batches()
-        self._forget_loans(consumer)
+        self.forwarding.stop_all()  # what it holds returns behind that
+        consumer.repay()
         self._post_settlements()
         self.dialer.post(Release(consumer.number, is_unseen))
         if self.knows_all and (is_unseen or is_empty):  # the shard takes back what nobody saw, or nothing
@@ -249,6 +247,7 @@ class ShardLink:
     def nack(self, consumer: Consumer, start: int, end: int, requeue: bool, delay_ms: int = 0) -> None:
         """Reject messages [start, end): back to their place, after a while; or dead-lettered or dropped."""
         self.confirms.close_batches()
+        self.forwarding.stop(consumer.queue)
         self.dialer.post(Nack(consumer.number, [(start, end)], requeue, delay_ms))
 
     def renew(self, consumer: Consumer, start: int, end: int) -> None:
@@ -299,23 +298,17 @@ class ShardLink:
             consumer.borrowed += message.used
             consumer.receiver.spent(consumer, message.size, message.used)
 
-    def _forget_loans(self, consumer: Consumer) -> None:
-        """Repay what was lent for a consumer's messages, which will not come."""
-        permitted, consumer.permitted = consumer.permitted, 0
-        borrowed, consumer.borrowed = consumer.borrowed, 0
-        if permitted or borrowed:
-            consumer.receiver.spent(consumer, permitted, -borrowed)
-
     def _on_cancelled(self, message: Cancelled) -> None:
         if (consumer := self._consumers.get(message.consumer)) is not None:
             consumer.running = False
-            if not message.text:
-                consumer.receiver.cancelled(consumer, None)
-            else:
-                consumer.receiver.cancelled(consumer, request_error(message.code, message.text))
+            self.forwarding.left(consumer)
+            fault = request_error(message.code, message.text) if message.text else None
+            consumer.receiver.cancelled(consumer, fault)
 
     def _on_gateways(self, message: Gateways) -> None:
         self.knows_all = message.count == 1
+        self.forwarding.may_begin = self.knows_all and self.may_forward and not self.confirms.has_heirs
+        self.forwarding.stop_all()
 
     def receive(self) -> bool:
         """Take in what the shard sent; returns whether more is left."""
@@ -324,6 +317,13 @@ class ShardLink:
             handlers[type(event)](event)
         self._requests.all_taken_in()
         return self.dialer.more
+
+    def forward(self) -> None:
+        """Give consumers what they may have on its way; where that is all there is, clients are written to first."""
+        if self.confirms.forward() and not self._is_urgent:
+            self.may_follow = True
+        if self.forwarding.newest is not None:
+            self.newest, self.forwarding.newest = self.forwarding.newest, None
 
     def flush(self) -> bool:
         """Send what was gathered, as one envelope, unless it may gather on; returns whether anything was sent."""
@@ -394,7 +394,7 @@ class ShardLink:
             consumer.settled = []
         self._touched.clear()
         for consumer in list(self._consumers.values()):
-            self._forget_loans(consumer)
+            consumer.repay()
         self._requests.lost(lost)
         self._alarms.forget(self.name)
         self._changed()

@@ -16,13 +16,8 @@ from shardmq.gateway.session.groups.subscription import Subscription
 from shardmq.gateway.session.prefetch import ChannelPrefetch
 from shardmq.limits import DELIVERY_CREDIT_SHARE
 from shardmq.message.record_batch import RecordBatch, cost
+from shardmq.topology.arguments import CONSUMER_TIMEOUT, EXPIRES
 from shardmq.topology.entities import Queue
-
-TIMEOUT: Final = "x-consumer-timeout"
-"""The queue's argument by which messages return that are not acked in time."""
-
-EXPIRES: Final = "x-expires"
-"""The queue's argument by which it is deleted when nobody uses it."""
 
 NO_LIFE: Final = -1
 """The life of a link in which nothing was delivered."""
@@ -93,7 +88,7 @@ class ChannelConsumers(ChannelPrefetch):
         consumer.prefetch = self._prefetch_of(consumer)
         consumer.priority, consumer.exclusive, consumer.timeout_ms = priority, exclusive, timeout_ms
         arguments = client.state.topology.policies.arguments(queue)
-        consumer.times_out = timeout_ms > 0 or TIMEOUT in arguments
+        consumer.times_out = timeout_ms > 0 or CONSUMER_TIMEOUT in arguments
         consumer.reading = reading
         self.by_tag[tag] = consumer
         client.consumer_started(self.number, queue.name, consumer, given or {})
@@ -220,7 +215,7 @@ class ChannelConsumers(ChannelPrefetch):
         if consumer is None:
             large_messages.forget_getters(self._getters)
             consumer = self._getters[queue.id] = link.add_consumer(self, queue.id, "")
-            consumer.times_out = TIMEOUT in self.client.state.topology.policies.arguments(queue)
+            consumer.times_out = CONSUMER_TIMEOUT in self.client.state.topology.policies.arguments(queue)
 
         def got(outcome: Outcome) -> None:
             if isinstance(outcome, Got):
@@ -262,16 +257,26 @@ class ChannelConsumers(ChannelPrefetch):
             self.deliver(consumer, Delivered(consumer.number, first, False, batch))
             return
         link = consumer.link
-        if consumer.auto_ack:
-            tag = self.tags.hand_out((consumer, link.life), first, count, outstanding=False)
-        else:
+        if not consumer.auto_ack:
             consumer.hold(count)
-            tag = self.tags.hand_out((consumer, link.life), first, count, outstanding=True)
+        tag = self.tags.hand_out((consumer, link.life), first, count, outstanding=not consumer.auto_ack)
         front = self.client.front
         front.send_delivery(self.number, consumer.tag, tag, False, batch, 0)
         consumer.owed += cost(batch, consumer.overhead)
         if consumer.owed * DELIVERY_CREDIT_SHARE >= consumer.window and front.is_writable:
             link.taken(consumer)
+
+    def take_forwarded(self, consumer: Consumer, first: int, batch: RecordBatch) -> bool:
+        """Number messages that are on their way to the shard and pass them on, if all have room."""
+        front = self.client.front
+        is_special = consumer.takes_replies or consumer.settled_late or consumer.borrowed
+        is_held_up = front.is_unread or not (front.is_writable and self.has_room_for(consumer, batch.count))
+        is_over = front.is_closing or not self.is_open
+        if is_special or is_held_up or is_over or self.client.state.firehose is not None:
+            return False
+        tag = self._hand_out(consumer, first, batch.count, consumer.auto_ack)
+        front.send_delivery(self.number, consumer.tag, tag, False, batch, 0)
+        return True
 
     def deliver_directly(self, consumer: Consumer, batch: RecordBatch) -> bool:
         """Number messages that come past the shard and pass them on; returns whether there is room for them now."""

@@ -30,6 +30,10 @@ class Front(Protocol):
     def is_unread(self) -> bool:
         """Whether nothing more is carried out for the client until it has read what it was sent."""
 
+    @property
+    def is_closing(self) -> bool:
+        """Whether nothing more is carried out for the client at all."""
+
     def send_delivery(
         self, channel: int, consumer: str, tag: int, redelivered: bool, batch: RecordBatch, deliveries: int
     ) -> None:

@@ -206,6 +206,13 @@ class PrefetchLimits:
             shared.is_paused = True
             self._tell_limits()
 
+    def has_room_for(self, consumer: Consumer, count: int) -> bool:
+        """Whether a consumer may hold so many messages more, and none waits before them."""
+        if consumer.prefetch and consumer.unacked + count > consumer.prefetch:
+            return False
+        shared = self._shared
+        return shared is None or (not shared.has_waiting and count < shared.limit - self.unacked)
+
     def _has_room(self) -> bool:
         room = self._room()
         return room is None or room > 0

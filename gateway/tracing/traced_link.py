@@ -41,6 +41,8 @@ class TracedLink(ShardLink):
         given: what `ShardLink` takes.
     """
 
+    may_forward = False  # the spans tell of a message's way through its shard
+
     def __init__(self, exporter: SpanExporter, topology: Topology, pass_time: Callable[[], int], *given: Any) -> None:
         super().__init__(*given)
         self._exporter = exporter

@@ -33,7 +33,7 @@ from shardmq.bus.messages.columns import Deliveries, Publishes
 from shardmq.bus.transport.transport import ENVELOPE_BYTES, Envelope
 from shardmq.limits import LINK_PING_SECONDS
 
-BUS_PROTOCOL: Final = 15
+BUS_PROTOCOL: Final = 16
 """Sent in Hello. A listener opens sessions only with dialers of its own version."""
 
 Incoming = TypeVar("Incoming", bound=BusMessage)

@@ -19,6 +19,12 @@ Check = Callable[[Any], str | None]
 LENGTH_MAX: Final = 2**63 - 1
 """The largest limit of a queue's length or of its deliveries."""
 
+EXPIRES: Final = "x-expires"
+"""The queue's argument by which it is deleted when nobody uses it."""
+
+CONSUMER_TIMEOUT: Final = "x-consumer-timeout"
+"""The queue's argument by which messages return that are not acked in time."""
+
 PRIORITY_MAX: Final = 255
 """The highest priority, an octet in AMQP."""
 

@@ -2,6 +2,7 @@
 
 consumer.py      Consumers and their credit.
 serving.py       How a consumer is served: what fits into its window, and what needs a permit.
+forwarded_numbers.py  By which numbers a consumer knows what its gateway forwarded to it.
 alone.py         A consumer that is alone with a plain queue.
 round_robin.py   Consumers of a queue, in turn.
 readers.py       Readers of a partition, each from its cursor, and its groups.

@@ -3,10 +3,12 @@
 from typing import Any, Final, Protocol
 
 from shardmq.bus.listener import Peer
+from shardmq.bus.messages.columns import FORWARDED
 from shardmq.limits import DELIVERY_CREDIT_SHARE
 from shardmq.ranges import RangeSet
 from shardmq.shards.consumers.ack_latency import ARMED, AckLatency
 from shardmq.shards.consumers.ack_timeouts import AckTimeouts
+from shardmq.shards.consumers.forwarded_numbers import ForwardedNumbers
 from shardmq.shards.queues.queue import Queue
 from shardmq.shards.segments.segment import Ranges
 from shardmq.shards.topics.cursor import Cursor
@@ -56,6 +58,7 @@ class Consumer:
         permit: bytes that may go in this pass in addition to the window.
         is_asking: whether its gateway was told of a message larger than the window, and has not answered.
         held: numbers of the messages it holds unacked.
+        forwarded: the numbers by which it knows those that its gateway forwarded.
         priority: those with a higher one are served before it.
         exclusive: whether it wants to be the queue's only one.
         timeouts: when what it holds is overdue, if that is limited.
@@ -74,6 +77,7 @@ class Consumer:
         "auto_ack",
         "cursor",
         "exclusive",
+        "forwarded",
         "fresh_from",
         "held",
         "is_active",
@@ -121,6 +125,7 @@ class Consumer:
         self._room_least = window * 3 // 4 if window <= SMALL_WINDOW_BYTES else window // 4
         self.overhead = 0
         self.permit = 0
+        self.forwarded = ForwardedNumbers()
         self.is_asking = False
         self.held = RangeSet()
         self.priority = priority
@@ -164,6 +169,8 @@ class Consumer:
 
     def release(self, start: int, end: int) -> list[tuple[int, int]]:
         """Take numbers out of what it holds; returns those it really held."""
+        if start >= FORWARDED:
+            return [part for found in self.forwarded.numbers(start, end) for part in self.release(*found)]
         if start <= self.latency.timed < end:
             self.latency.end()
         if self.stale is None:
@@ -172,6 +179,12 @@ class Consumer:
         if not self.stale:
             self.stale, self.is_behind_stale = None, False
         return [part for gap in RangeSet(stale).gaps(start, end) for part in self.held.take(*gap)]
+
+    def holds(self, start: int, end: int) -> bool:
+        """Whether it holds all of the messages that it knows as [start, end)."""
+        known = self.forwarded.numbers(start, end) if start >= FORWARDED else [(start, end)]
+        held = [part for found in known for part in self.held.within(*found)]
+        return sum([stop - first for first, stop in held]) == end - start
 
     def forget(self, offset: int) -> None:
         """Hold nothing: its group was sent elsewhere. What it settles next of these messages is of no effect.

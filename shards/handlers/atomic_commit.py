@@ -92,7 +92,7 @@ class AtomicCommits:
                     raise self._state.missing(client.cut_off[settlement.consumer])
                 continue
             for start, end in settlement.ranges:
-                if sum([stop - first for first, stop in consumer.held.within(start, end)]) < end - start:
+                if not consumer.holds(start, end):
                     name = consumer.queue.declared.name
                     raise PreconditionFailed(
                         f"a delivery from queue '{name}' was not settled in time and has returned "

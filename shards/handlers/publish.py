@@ -1,7 +1,8 @@
 """Publishes: to queues at once or later, once each, and what is said when a queue does not take them."""
 
 from collections.abc import Callable
-from typing import Any
+from itertools import repeat
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -16,9 +17,12 @@ from shardmq.shards.handlers.delays import DelayedMessages
 from shardmq.shards.handlers.transactions import Transactions
 from shardmq.shards.segments.shared_batch import SHARED_BYTES_MIN, stored_bytes
 from shardmq.shards.state.deduplication import ProducerSequences
+from shardmq.shards.state.forwarding import Forwarding
 from shardmq.shards.state.hosted_queue import HostedQueue
 from shardmq.shards.state.shard import PeerState, ShardState
 from shardmq.shards.storage.entries import SequenceSet
+
+_NOT_FORWARDED: Final = repeat((0, 0))
 
 
 class Publishing:
@@ -37,6 +41,7 @@ class Publishing:
         self._bodies = state.store.bodies
         self._delays = delays
         self._transactions = transactions
+        self._forwarding = Forwarding(state.peers)
         self._confirming: dict[Peer, PeerState] = {}
         self.handlers: dict[type, Callable[[Any, Any], None]] = {
             Publish: self._publish,
@@ -52,6 +57,10 @@ class Publishing:
             peer.post(Confirmed(client.published))
         self._confirming.clear()
         return True
+
+    def tell_gateways(self) -> None:
+        """Tell gateways what they may forward, when consumers have got what they may have."""
+        self._forwarding.tell(self._transactions.is_any_open)
 
     def lost(self, peer: Peer) -> None:
         """A session is over: nobody waits for its confirms."""
@@ -79,6 +88,10 @@ class Publishing:
             hosted = self._queues.get(number)
             if hosted is None or hosted.is_condemned:
                 refused = 0, number
+            elif message.forwarded > 0:
+                taken = self._take_forwarded(hosted, client, batch, message.forwarded, message.forwarded_as)
+                refused = (taken, number) if taken < batch.count else refused
+                self._active[number] = hosted
             elif message.producer or hosted.refuses:
                 taken = self._publish_once(hosted, message) if message.producer else self._take(hosted, batch, 0)
                 if taken < batch.count and (refused is None or taken < refused[0]):
@@ -87,27 +100,36 @@ class Publishing:
             else:
                 hosted.queue.append(batch)
                 self._active[number] = hosted
+                if message.forwarded:
+                    self._forwarding.look_later(peer, hosted)
         if refused is not None:
             self._refuse(peer, client, message, *refused)
 
     def _publish_all(self, peer: Peer, message: Publishes) -> None:
         size = message.size
+        alone = zip(message.queues, message.batches(), strict=True)
+        forwarded = zip(message.forwarded, message.forwarded_as, strict=True) if message.forwarded else _NOT_FORWARDED
         if self._space.left < size:
-            for number, batch in zip(message.queues, message.batches(), strict=True):
-                self._publish(peer, Publish((number,), batch))
+            for (number, batch), (consumer, first) in zip(alone, forwarded, strict=False):
+                self._publish(peer, Publish((number,), batch, forwarded=consumer, forwarded_as=first))
             return
         client = self._peers[peer]
         self._confirming[peer] = client
         self._space.left -= size
         queues, active = self._queues, self._active
-        for number, batch in zip(message.queues, message.batches(), strict=True):
+        for (number, batch), (consumer, first) in zip(alone, forwarded, strict=False):
             client.published += 1
             hosted = queues.get(number)
             if hosted is None or hosted.is_condemned:
                 self._refuse(peer, client, Publish((number,), batch), 0, number)
                 continue
             try:
-                taken = self._take(hosted, batch, 0) if hosted.refuses else hosted.queue.append(batch)
+                if consumer > 0:
+                    taken = self._take_forwarded(hosted, client, batch, consumer, first)
+                else:
+                    taken = self._take(hosted, batch, 0) if hosted.refuses else hosted.queue.append(batch)
+                    if consumer:
+                        self._forwarding.look_later(peer, hosted)
             except RowDamaged as damage:
                 self._state.take_out(damage)
                 text = self._state.quarantine.text(number)
@@ -116,6 +138,11 @@ class Publishing:
             active[number] = hosted
             if taken < batch.count:
                 self._refuse(peer, client, Publish((number,), batch), taken, number)
+
+    def _take_forwarded(
+        self, hosted: HostedQueue, client: PeerState, batch: RecordBatch, consumer: int, first: int
+    ) -> int:
+        return self._forwarding.append(hosted, batch, client.consumers.get(consumer), first)
 
     def _publish_later(self, peer: Peer, client: PeerState, message: Publish) -> None:
         state = self._state

@@ -282,6 +282,11 @@ class Transactions:
         self._decisions.wait(transaction, responder)
 
     @property
+    def is_any_open(self) -> bool:
+        """Whether something is staged: it joins its queues when that is decided."""
+        return bool(self._attempts)
+
+    @property
     def is_rolling(self) -> bool:
         """Whether something that is decided is to be carried out now."""
         return bool(self._checking) or self._decisions.is_due

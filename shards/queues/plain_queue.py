@@ -90,6 +90,12 @@ class PlainQueue(Subqueue):
         count = batch.count
         if count > limit or len(batch.records) > room:
             return None
+        self.hand_out_newest(first, batch)
+        return only
+
+    def hand_out_newest(self, first: int, batch: RecordBatch) -> None:
+        """Hand out the batch that came last, whose first message is number `first`: nothing else is ready."""
+        count = batch.count
         self.fresh = 0
         self._reading = None
         self.cursor = end = first + count
@@ -97,7 +103,6 @@ class PlainQueue(Subqueue):
             self._raise_mark(end + MARK_LEAP)
         self.unacked += count
         self.delivered += count
-        return only
 
     def peek(self, offset: int, count: int) -> list[Delivery]:
         """Look at ready messages; nothing changes."""

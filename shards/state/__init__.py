@@ -4,6 +4,7 @@ shard.py          The queues, the sessions of peers, what is active in this pass
 hosted_queue.py   A queue with all that belongs to it here: consumers, producers, delays, expiry; and which
                   kind of queue a declaration asks for.
 unrecorded_queues.py  New queues that the coordinator may not have on its disk yet.
+forwarding.py     Messages that gateways forward before they are here, and the queues for which they may.
 common_deliveries.py  What each gateway has of the records that several deliveries share.
 queue_rates.py    Counters of queues and their rates.
 measures.py       What a shard measures of itself: passes, commits, flushes of the disk.

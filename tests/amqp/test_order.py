@@ -1,6 +1,7 @@
 """What follows a publish on its channel sees its effects: deliveries, length limits, expiry.
 
-Every case is said in one write, so that all of it reaches its shard in one pass, and method by method. RabbitMQ 3.10
+Every case is said in one write, so that all of it reaches its shard in one pass, and method by method; and once more
+where messages go to a consumer on their way to the shard. RabbitMQ 3.10
 says the same in all of them but for two things: basic.get and queue.purge may be answered before the deliveries that
 went out first, and what queue.declare counts may be a little old.
 """
@@ -17,6 +18,7 @@ from shardmq.protocol.amqp.methods.basic import (
     BasicAck,
     BasicCancel,
     BasicCancelOk,
+    BasicConsume,
     BasicConsumeOk,
     BasicDeliver,
     BasicGetEmpty,
@@ -36,7 +38,9 @@ QUEUE = "q"
 AT_ONCE = b"\x01\x00\x010"
 """Properties: expiration "0"."""
 
-TURNS = 3
+TURNS = 4
+FORWARDED = 3
+"""The turn in which messages are forwarded, where they may be."""
 
 
 @dataclass
@@ -278,6 +282,20 @@ def set_up(client: RawClient, case: Case, confirming: bool) -> None:
             settle(client)
 
 
+def begin_forwarding(client: RawClient, case: Case) -> None:
+    """Have what comes next go to the consumer on its way to the shard, where there is one that is alone and idle."""
+    consumes = case.before[-1] if case.before else None
+    if not isinstance(consumes, BasicConsume):
+        return
+    client.socket.sendall(frames(Publish("w")))
+    said = client.hear()
+    while word(said) is None:
+        said = client.hear()
+    assert word(said) == "c w"
+    if not consumes.no_ack:
+        client.send(1, BasicAck(1))
+
+
 @pytest.fixture(scope="module")
 def client(broker: Broker) -> Iterator[RawClient]:
     with RawClient(broker.port) as client:
@@ -289,6 +307,8 @@ def client(broker: Broker) -> Iterator[RawClient]:
 def test_what_follows_a_publish_sees_its_effects(client: RawClient, case: Case, confirming: bool) -> None:
     for turn in range(TURNS):
         set_up(client, case, confirming)
+        if turn == FORWARDED:
+            begin_forwarding(client, case)
         if turn:
             client.socket.sendall(b"".join(map(frames, case.said)))
         else:

@@ -71,12 +71,13 @@ class AmqpConsumer(AmqpClient):
 
 
 @pytest.mark.faults
+@pytest.mark.parametrize("gateways", [1, 2])  # one forwards messages to consumers before their shard has them
 def test_nothing_confirmed_is_lost_between_the_protocols_whoever_dies(
-    start_broker: Callable[..., Broker], tmp_path: Path
+    start_broker: Callable[..., Broker], tmp_path: Path, gateways: int
 ) -> None:
     seed = int(os.environ.get("SHARDMQ_FAULT_SEED", random.randrange(2**32)))
     dice = random.Random(seed)
-    broker = start_broker(shards=4, gateways=2, data_dir=tmp_path / "data")
+    broker = start_broker(shards=4, gateways=gateways, data_dir=tmp_path / "data")
     queues = declare(broker.url)
     pairs = [(queue, Ledger()) for queue in queues]
     kinds = [

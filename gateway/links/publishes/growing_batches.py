@@ -4,8 +4,11 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from shardmq.bus.messages.base import BusMessage
-from shardmq.bus.messages.shard import Publish
+from shardmq.bus.messages.shard import Publish, PublishRefusal
+from shardmq.gateway.links.publishes.forwarding import Forwarding
 from shardmq.gateway.links.publishes.posted_publishes import PostedPublishes
 from shardmq.gateway.links.publishes.publish_columns import COLUMN_BYTES_MAX, post_columns
 from shardmq.gateway.links.publishes.publish_plan import Place, PlannedBatch, SentBatch, place_of
@@ -29,6 +32,7 @@ class GrowingBatches(PostedPublishes):
         growing: batches that are not posted, each of them once for every queue of its route.
         kept_until: until when what is posted waits for the shard to be led by another host, in monotonic seconds; None
             where that is not awaited.
+        forwarding: what goes to consumers on its way to the shard.
         has_heirs: whether another host may lead the shard when its own dies; the owner sets it.
     """
 
@@ -46,9 +50,16 @@ class GrowingBatches(PostedPublishes):
         self.has_heirs = False
         self._stamp = stamp
         self._numbers = 0  # publishes posted in this session
+        self.forwarding = Forwarding()
+        self._passed_over = 0  # before something was forwarded the last time
         self.growing: dict[Place, SentBatch | PlannedBatch] = {}
         self._sorted: dict[int, dict[Place, None]] = {}  # by queue: where batches of one priority grow
         self._followed: list[PlannedBatch] = []  # another grows for the queue of each, behind it
+
+    def on_refusal(self, message: PublishRefusal) -> None:
+        """Note a refusal; what is refused again and again is not to be seen each time."""
+        self.forwarding.stop_all()
+        super().on_refusal(message)
 
     def close_batches(self) -> None:
         """Post what has grown: what is posted next comes behind it, and the next publish begins another batch."""
@@ -68,6 +79,15 @@ class GrowingBatches(PostedPublishes):
         growing.clear()
         self._post_planned(planned)
 
+    def forward(self) -> bool:
+        """Post what has grown where consumers may have it on its way; returns whether they have all of it now."""
+        forwarding = self.forwarding
+        if not (self.growing and forwarding.is_any) or forwarding.is_crowded:
+            return False
+        self.close_batches()
+        passed_over, self._passed_over = self._passed_over, forwarding.passed_over
+        return passed_over == forwarding.passed_over
+
     def _post_followed(self) -> None:
         """Post what others follow, before a batch of another kind does."""
         followed, self._followed = self._followed, []
@@ -78,7 +98,12 @@ class GrowingBatches(PostedPublishes):
         for is_small, found in groupby(planned, _is_small):
             batches = list(found)
             if is_small and len(batches) > 1:
-                self._numbers = post_columns(batches, self._numbers, self._stamp, self._say, self._posted)
+                may_forward = self.forwarding.alone and not self.forwarding.is_crowded
+                forwarding = self.forwarding if may_forward else None
+                self._numbers = post_columns(batches, self._numbers, self._stamp, self._say, self._posted, forwarding)
+                self.forwarding.published = self._numbers
+                if not may_forward:
+                    self.forwarding.stop_all()
             else:
                 for batch in batches:
                     self._post_whole(batch.whole())
@@ -105,13 +130,27 @@ class GrowingBatches(PostedPublishes):
             grown.records.clear()
         if not batch.serial:
             self._stamp(batch)
+        if self.forwarding.is_crowded:
+            self.forwarding.stop_all()
+        elif self.forwarding.alone:
+            publish = self._forwarded(publish)
         self._numbers += 1
+        self.forwarding.published = self._numbers
         grown.number = self._numbers
         self._posted.append(grown)
         self._say(publish)
 
+    def _forwarded(self, publish: Publish) -> Publish:
+        """Forward what is about to be posted to its consumer, where that may be; returns what is to be posted."""
+        if len(publish.queues) > 1 or publish.producer or publish.delay_ms or publish.transaction:
+            self.forwarding.pass_over(publish.queues)
+            return publish
+        consumer, first = self.forwarding.offer(publish.queues[0], publish.batch)
+        return replace(publish, forwarded=consumer, forwarded_as=first) if consumer else publish
+
     def _keep(self, until: float | None) -> None:
         """Say nothing of what is posted until then; None has it said again."""
+        self.forwarding.forget()
         self.kept_until = until
         self._say = self._dialer.post if until is None else _unsaid
 

@@ -221,6 +221,10 @@ class Member(PrefetchLimits):
         """Take messages of a partition that nobody was delivered before."""
         self.deliver(consumer, Delivered(consumer.number, first, False, batch))
 
+    def take_forwarded(self, consumer: Consumer, first: int, batch: RecordBatch) -> bool:  # noqa: ARG002
+        """Take nothing: a member reads from its partitions' shards."""
+        return False
+
     def deliver(self, consumer: Consumer, delivered: Delivered) -> None:
         """Take messages of a partition."""
         part = self.partitions[consumer.queue]

@@ -14,6 +14,13 @@ from shardmq.message.record_batch import RecordBatch
 COLUMN_ENTRIES_MAX = 1024
 """Entries of one message: shards deal with a message whole, and clients are served in between."""
 
+FORWARDED = 1 << 63
+"""Added to the numbers by which consumers know what was forwarded to them, which the shard may number differently. All
+numbers that messages have in their queues are below it."""
+
+TELL = -1
+"""Stands for a consumer in a publish that none has: its gateway wants to be told when it may forward to its queue."""
+
 
 class Publishes(BusMessage, frozen=True, tag=87):
     """Publishes to one queue each, which nobody has numbered, and which are neither delayed nor staged.
@@ -32,6 +39,8 @@ class Publishes(BusMessage, frozen=True, tag=87):
         counts: messages of each.
         records: of each.
         unawaited: whether nobody waits for the confirm of any of them.
+        forwarded: as in `Publish`, of each; none where all are 0.
+        forwarded_as: as in `Publish`, of each.
     """
 
     exchange: str
@@ -45,6 +54,8 @@ class Publishes(BusMessage, frozen=True, tag=87):
     counts: list[int]
     records: list[bytes]
     unawaited: bool = False
+    forwarded: list[int] = []
+    forwarded_as: list[int] = []
 
     @property
     def size(self) -> int:
@@ -77,6 +88,22 @@ class Deliveries(BusMessage, frozen=True, tag=89):
     def size(self) -> int:
         """Bytes of all records."""
         return sum([len(batch.records) for batch in self.batches])
+
+
+class MayForward(BusMessage, frozen=True, tag=75):
+    """The queues of these consumers have nothing ready, and no other consumer: what comes next is theirs.
+
+    Their gateway may forward it to them, and says so where it publishes it.
+
+    Attributes:
+        consumers: number of each.
+        firsts: the number that the next message of each one's queue will have; 0 to forward nothing more to it.
+        upto: number of the last publish of the session that was taken in.
+    """
+
+    consumers: list[int]
+    firsts: list[int]
+    upto: int
 
 
 class Acks(BusMessage, frozen=True, tag=88):

@@ -5,7 +5,7 @@ from typing import ClassVar
 import msgspec
 
 from shardmq.bus.messages.base import Answer, BusMessage, Call, Inspect, Refusal, Request
-from shardmq.bus.messages.columns import Acks, Deliveries, Publishes
+from shardmq.bus.messages.columns import Acks, Deliveries, MayForward, Publishes
 from shardmq.bus.messages.dead_letters import DeadLetter, DeadLetterAccepted, DeadLetterRefused, Gone
 from shardmq.bus.messages.deliveries import CommonDelivery, CommonForgotten, DeliveredPart
 from shardmq.bus.messages.groups import (
@@ -77,6 +77,8 @@ class Publish(BusMessage, frozen=True, tag=20):
         transaction: number of the transaction for which the batch is staged; it joins its queues when that is
             committed. 0 for none.
         unawaited: whether nobody waits for its confirm, which may come with what is said next.
+        forwarded: number of the consumer that has it already; TELL to be told when one may (`MayForward`), else 0.
+        forwarded_as: the number by which that knows its first message, beside FORWARDED.
     """
 
     queues: tuple[int, ...]
@@ -86,6 +88,8 @@ class Publish(BusMessage, frozen=True, tag=20):
     delay_ms: int = 0
     transaction: int = 0
     unawaited: bool = False
+    forwarded: int = 0
+    forwarded_as: int = 0
 
 
 class Consume(Request[int | None], frozen=True, tag=21):
@@ -374,6 +378,7 @@ ShardEvent = (
     | PublishRefusal
     | Delivered
     | Deliveries
+    | MayForward
     | CommonDelivery
     | CommonForgotten
     | DeliveredPart
