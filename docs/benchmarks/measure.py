@@ -33,6 +33,7 @@ PARTS: dict[str, tuple[Words, ...]] = {
         ("delays", "--record", f"{RESULTS}/scale.json"),
         ("delays", "--kill", "--record", f"{RESULTS}/scale.json"),
     ),
+    "watched": (("watched", "--record", f"{RESULTS}/watched.json"),),
     "footprint": (("footprint", "--record", f"{RESULTS}"),),
     "streams": (("streams", "--record", f"{RESULTS}/streams.json"),),
     "scaling": (("scaling", "--record", f"{RESULTS}"),),
@@ -40,7 +41,7 @@ PARTS: dict[str, tuple[Words, ...]] = {
 }
 """The benchmarks of each part, as words of `shardmq bench`."""
 
-ON_A_BROKER = ("features", "scale")
+ON_A_BROKER = ("features", "scale", "watched")
 """Parts that need a broker which runs; the others start their own."""
 
 
@@ -51,7 +52,7 @@ def main(parts: Words) -> None:
     began = time.monotonic()
     failed = []
     for part in parts or tuple(PARTS):
-        with broker(part in ON_A_BROKER) as options:
+        with broker(part) as options:
             for words in PARTS[part]:
                 minutes, seconds = divmod(int(time.monotonic() - began), 60)
                 print(f"{minutes:02}:{seconds:02} shardmq bench {' '.join(words)}", flush=True)
@@ -63,16 +64,17 @@ def main(parts: Words) -> None:
 
 
 @contextlib.contextmanager
-def broker(is_needed: bool) -> Iterator[Words]:
-    """A broker with 4 shards of its own, where one is needed; yields the options that name it."""
-    if not is_needed:
+def broker(part: str) -> Iterator[Words]:
+    """A broker with 4 shards of its own, where a part needs one; yields the options that name it."""
+    if part not in ON_A_BROKER:
         yield ()
         return
+    has_page = part == "watched"
     with (
         tempfile.TemporaryDirectory(prefix="shardmq-measure-", dir="/var/tmp") as folder,
-        Broker(Path(folder) / "data", shards=4) as running,
+        Broker(Path(folder) / "data", shards=4, management=has_page) as running,
     ):
-        yield ("--url", running.url)
+        yield ("--url", running.url, *(("--management", running.management_url) if has_page else ()))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,15 +24,21 @@ def managed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 def test_browsers_are_answered_while_messages_are_measured(
-    managed: Broker, capsysbinary: pytest.CaptureFixture[bytes]
+    managed: Broker, capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path
 ) -> None:
+    file = tmp_path / "watched.json"
     options = ["--url", managed.url, "--management", managed.management_url, "--browsers", "8", "--rounds", "1"]
-    assert run(["bench", "watched", *options, "--messages", "1000", "--json"]) == 0
+    assert run(["bench", "watched", *options, "--messages", "1000", "--record", str(file), "--json"]) == 0
     figures = json.loads(capsysbinary.readouterr().out.splitlines()[-1])
     assert figures["answers"] >= 1
     assert figures["scrapes"] >= 1
     assert figures["bulk_ratio"]["min"] > 0
     assert figures["p99_ratio"]["min"] > 0
+    bulk, p99 = json.loads(file.read_text())["rows"]
+    assert (bulk["ratio"], p99["watched"]) == (
+        round(figures["bulk_ratio"]["median"], 2),
+        round(figures["p99_watched_ms"]["median"], 2),
+    )
 
 
 def test_what_the_benchmarks_do_raises_no_findings(managed: Broker) -> None:

@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -9,7 +10,7 @@ import msgspec
 
 from shardmq.cmd.bench.settings import Settings
 from shardmq.cmd.terminal.numbers import Number, WholeNumber
-from shardmq.cmd.terminal.options import JSON, URL
+from shardmq.cmd.terminal.options import JSON, RECORD, URL
 from shardmq.cmd.terminal.output import narrator, print_json
 from shardmq.cmd.terminal.tables import print_facts
 
@@ -20,6 +21,9 @@ MANAGEMENT_URL: Final = "http://127.0.0.1:15672"
 LATENCY_SECONDS: Final = 10
 """How long the latency is measured, unless that is more messages than a bulk run has."""
 BYTES: Final = 100
+
+KEPT: Final = {"ratio": "median", "least": "min", "most": "max"}
+"""Of the rounds' ratios, as a file of results calls them, and as `spread` does."""
 
 
 @click.command()
@@ -39,6 +43,7 @@ BYTES: Final = 100
     metavar="SECONDS",
     help="Give up when one measurement takes longer.",
 )
+@RECORD
 @JSON
 def watched(
     *,
@@ -49,6 +54,7 @@ def watched(
     messages: int,
     rate: float,
     timeout: float,
+    record_to: Path | None,
     as_json: bool,
 ) -> None:
     """Measure bulk's rate and the 99th percentile of latency while browsers watch, in turns with nobody watching.
@@ -93,6 +99,8 @@ def watched(
         "slowest_answer_ms": round(slowest_ms, 1),
         "settings": {**msgspec.to_builtins(bulk), "rate": rate, "browsers": browsers, "rounds": rounds},
     }
+    if record_to is not None:
+        record(record_to, figures)
     if as_json:
         print_json(figures)
     else:
@@ -125,6 +133,38 @@ def spread(values: list[float]) -> dict[str, float]:
 def ratios(watched_values: list[float], alone: list[float]) -> dict[str, float]:
     """The median, the least and the greatest of the rounds' ratios."""
     return spread([one / other for one, other in zip(watched_values, alone, strict=True)])
+
+
+def record(path: Path, figures: dict[str, Any]) -> None:
+    """Write the figures into a file, which need not exist."""
+    from shardmq.cmd.bench.compare.record import machine, merge, today, versions
+
+    settings = figures["settings"]
+    about = {
+        "title": "What open pages and scrapes cost those who publish",
+        "command": "shardmq bench watched --record docs/benchmarks/results/watched.json",
+        "machine": machine(path.resolve().parent),
+        "versions": versions(),
+        "settings": {name: settings[name] for name in ("messages", "rate", "browsers", "rounds")},
+        "statistic": f"medians of {settings['rounds']}, in turns with nobody watching",
+        "kept": "medians, least and most",
+    }
+    rows = [
+        {
+            "id": row,
+            "text": text,
+            "unit": unit,
+            "alone": round(figures[alone]["median"], digits),
+            "watched": round(figures[seen]["median"], digits),
+            **{name: round(figures[ratio][kept], 2) for name, kept in KEPT.items()},
+            "recorded": today(),
+        }
+        for row, text, unit, alone, seen, ratio, digits in (
+            ("bulk", "bulk", "msgs/s", "bulk_msgs_per_s", "bulk_watched_msgs_per_s", "bulk_ratio", -4),
+            ("p99", "99th percentile of latency", "ms", "p99_ms", "p99_watched_ms", "p99_ratio", 2),
+        )
+    ]
+    merge(path, about, rows, rows)
 
 
 def print_figures(figures: dict[str, Any]) -> None:
