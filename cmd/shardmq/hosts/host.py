@@ -74,8 +74,9 @@ def host_hand_over(*, name: str, undo: bool, wait_seconds: float, join: str | No
             return
         reasons = reasons_to_stay(register.cluster(), name)
         if reasons and wait_seconds:
-            register.wait_until(lambda cluster: not reasons_to_stay(cluster, name), wait_seconds)
-            reasons = reasons_to_stay(register.cluster(), name)
+            may_stop = register.wait_until(lambda cluster: not reasons_to_stay(cluster, name), wait_seconds)
+            # Once it might, it may: where all hosts stop, the next look finds others that have done so.
+            reasons = [] if may_stop else reasons_to_stay(register.cluster(), name)
     if reasons and wait_seconds:
         raise CommandFailed(
             f"host '{name}' is still needed after {wait_seconds:g} s: {'; '.join(reasons)}; `--undo` lets it lead again"
