@@ -29,6 +29,9 @@ FEW: Final = 3
 """Messages of a pass, on average. With more, forwarding saves less than smaller batches cost: with a window of 1,000
 messages to 1,000 queues, 73,000 a second became 60,000."""
 
+TICKS: Final = 2
+"""Over about so many that average is taken: what holds up everybody for a moment makes many come together."""
+
 
 class GatewayLoop:
     """Drains the links of a gateway, ends its passes, and ticks.
@@ -45,6 +48,7 @@ class GatewayLoop:
         self._awake = Wakefulness(self._loop)
         self._serial = self._serial_at_tick = state.next_serial
         self._passes_at_tick = state.passes
+        self._together = 0.0  # messages of a pass, on average
         state.wake = self._wake
         state.on_link = self._read
         for link in state.all_links:
@@ -83,8 +87,9 @@ class GatewayLoop:
         state = self._state
         messages, passes = state.next_serial - self._serial_at_tick, state.passes - self._passes_at_tick
         self._serial_at_tick, self._passes_at_tick = state.next_serial, state.passes
+        self._together += (messages / max(1, passes) - self._together) / TICKS
         for link in state.links:
-            link.forwarding.is_crowded = messages > passes * FEW
+            link.forwarding.is_crowded = self._together > FEW
 
     def close(self) -> None:
         """Stop reading links, and close them."""
