@@ -111,7 +111,10 @@ class Publishing:
         forwarded = zip(message.forwarded, message.forwarded_as, strict=True) if message.forwarded else _NOT_FORWARDED
         if self._space.left < size:
             for (number, batch), (consumer, first) in zip(alone, forwarded, strict=False):
-                self._publish(peer, Publish((number,), batch, forwarded=consumer, forwarded_as=first))
+                try:
+                    self._publish(peer, Publish((number,), batch, forwarded=consumer, forwarded_as=first))
+                except RowDamaged as damage:
+                    self._refuse_damaged(peer, number, damage)
             return
         client = self._peers[peer]
         self._confirming[peer] = client
@@ -131,9 +134,7 @@ class Publishing:
                     if consumer:
                         self._forwarding.look_later(peer, hosted)
             except RowDamaged as damage:
-                self._state.take_out(damage)
-                text = self._state.quarantine.text(number)
-                peer.post(PublishRefusal(client.published, ReplyCode.RESOURCE_ERROR, text))
+                self._refuse_damaged(peer, number, damage)
                 continue
             active[number] = hosted
             if taken < batch.count:
@@ -143,6 +144,12 @@ class Publishing:
         self, hosted: HostedQueue, client: PeerState, batch: RecordBatch, consumer: int, first: int
     ) -> int:
         return self._forwarding.append(hosted, batch, client.consumers.get(consumer), first)
+
+    def _refuse_damaged(self, peer: Peer, number: int, damage: RowDamaged) -> None:
+        """Take a queue out of service of which something is damaged, and refuse the publish to it that met that."""
+        self._state.take_out(damage)
+        published, text = self._peers[peer].published, self._state.quarantine.text(number)
+        peer.post(PublishRefusal(published, ReplyCode.RESOURCE_ERROR, text))
 
     def _publish_later(self, peer: Peer, client: PeerState, message: Publish) -> None:
         state = self._state

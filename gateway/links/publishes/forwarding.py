@@ -22,7 +22,8 @@ It begins again when the shard has taken in what was published since, and says t
 
 The shard may find that it was wrong (something came that this gateway does not know of, as what a transaction commits):
 then it hands out that first, where there is credit, and takes the permission back where not. No message is lost or
-handed out twice for that, only overtaken.
+handed out twice for that, only overtaken. Where a policy has given the queue limits or priorities meanwhile, what is on
+its way then is delivered again, and says so.
 """
 
 from collections.abc import Sequence

@@ -103,6 +103,8 @@ def _forward(
                 plan.priority,
             )
             consumer, first = forwarding.offer(plan.queues[0], alone)
+        else:
+            forwarding.passed_over += 1
         forwarding.published += 1
         serial += count
         consumers.append(consumer)
