@@ -103,7 +103,7 @@ class Forwarding:
             if not is_special and consumer.group is None:
                 self.alone[queue] = consumer
 
-    def said(self, message: MayForward, consumers: dict[int, Consumer]) -> None:
+    def on_may_forward(self, message: MayForward, consumers: dict[int, Consumer]) -> None:
         """Forward from now on, where the shard has taken in all that it was to take in before; or do so no more.
 
         Args:

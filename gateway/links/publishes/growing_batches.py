@@ -51,7 +51,7 @@ class GrowingBatches(PostedPublishes):
         self._stamp = stamp
         self._numbers = 0  # publishes posted in this session
         self.forwarding = Forwarding()
-        self._passed_over = 0  # before something was forwarded the last time
+        self._passed_over = 0  # when something was sent the last time
         self.growing: dict[Place, SentBatch | PlannedBatch] = {}
         self._sorted: dict[int, dict[Place, None]] = {}  # by queue: where batches of one priority grow
         self._followed: list[PlannedBatch] = []  # another grows for the queue of each, behind it
@@ -85,8 +85,7 @@ class GrowingBatches(PostedPublishes):
         if not (self.growing and forwarding.is_any) or forwarding.is_crowded:
             return False
         self.close_batches()
-        passed_over, self._passed_over = self._passed_over, forwarding.passed_over
-        return passed_over == forwarding.passed_over
+        return forwarding.passed_over == self._passed_over
 
     def _post_followed(self) -> None:
         """Post what others follow, before a batch of another kind does."""

@@ -355,6 +355,7 @@ class PublishWindow(GrowingBatches):
             self._sent_before, self._sent = self._sent, self._numbers
             self.note_sent(self._sent_before, self._sent)
         self._gathered_bytes = 0
+        self._passed_over = self.forwarding.passed_over
 
     def keep(self) -> None:
         """Keep what was not confirmed, and what comes: the shard has not taken it, and another host will lead it."""
