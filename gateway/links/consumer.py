@@ -180,8 +180,8 @@ class Consumer:
         if self.is_counted:
             self.receiver.unacked += count
 
-    def start(self) -> Consume:
-        """Make what asks its shard for deliveries."""
+    def start_request(self) -> Consume:
+        """What asks its shard for deliveries."""
         return Consume(
             self.number,
             self.queue,

@@ -129,7 +129,7 @@ class ShardLink:
             Gateways: self._on_gateways,
             Wanted: self._on_wanted,
             Starved: self._on_starved,
-            MayForward: lambda message: self.forwarding.said(message, self._consumers),
+            MayForward: lambda message: self.forwarding.on_may_forward(message, self._consumers),
             Spent: self._on_spent,
             LinkOpened: self._on_opened,
             LinkLost: self._on_lost,
@@ -168,7 +168,7 @@ class ShardLink:
         self.forwarding.joined(consumer)
         if consumer.exclusive:
             self._exclusive.add(consumer)
-        self.ask(consumer.start(), reply, seconds)
+        self.ask(consumer.start_request(), reply, seconds)
 
     @property
     def is_carried_out(self) -> bool:

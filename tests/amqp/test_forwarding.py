@@ -29,6 +29,13 @@ def standing_still(broker: Broker) -> Iterator[None]:
         os.kill(broker.pids["shard-0"], signal.SIGCONT)
 
 
+def begin(publisher: RawClient, consumer: RawClient) -> None:
+    """A publisher with confirms, and a consumer that is alone with its queue."""
+    publisher.ask(ask.declare_queue("q", durable=True), QueueDeclareOk)
+    publisher.ask(ConfirmSelect(), ConfirmSelectOk)
+    consumer.ask(ask.consume("q", "c"), BasicConsumeOk)
+
+
 def publish(client: RawClient, body: bytes) -> None:
     client.publish(ask.publish("", "q"), body, properties=PERSISTENT)
 
@@ -44,9 +51,7 @@ def hear(client: RawClient) -> tuple[bytes, bool]:
 def test_it_has_them_while_the_shard_stands_still_and_their_publisher_hears_later(start_broker: StartBroker) -> None:
     broker = start_broker(shards=1)
     with RawClient(broker.port) as publisher, RawClient(broker.port) as consumer:
-        publisher.ask(ask.declare_queue("q", durable=True), QueueDeclareOk)
-        publisher.ask(ConfirmSelect(), ConfirmSelectOk)
-        consumer.ask(ask.consume("q", "c"), BasicConsumeOk)
+        begin(publisher, consumer)
         publish(publisher, b"first")
         assert hear(consumer) == (b"first", False)
         assert publisher.hear() == Said(1, BasicAck(1))
@@ -69,9 +74,7 @@ def test_it_has_them_while_the_shard_stands_still_and_their_publisher_hears_late
 def test_what_it_has_not_acknowledged_when_all_die_comes_again_and_says_so(start_broker: StartBroker) -> None:
     broker = start_broker(shards=1)
     with RawClient(broker.port) as publisher, RawClient(broker.port) as consumer:
-        publisher.ask(ask.declare_queue("q", durable=True), QueueDeclareOk)
-        publisher.ask(ConfirmSelect(), ConfirmSelectOk)
-        consumer.ask(ask.consume("q", "c"), BasicConsumeOk)
+        begin(publisher, consumer)
         for number in range(1, 4):
             publish(publisher, b"%d" % number)
             assert publisher.hear() == Said(1, BasicAck(number))

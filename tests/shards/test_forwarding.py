@@ -13,7 +13,7 @@ from shardmq.bus.messages.shard import (
     Ack,
     AtomicCommit,
     Confirmed,
-    Credit,
+    Consume,
     Delivered,
     Gateways,
     Get,
@@ -23,7 +23,6 @@ from shardmq.bus.messages.shard import (
     PublishRefusal,
     Release,
 )
-from shardmq.limits import DELIVERY_WINDOW_BYTES
 from shardmq.message.record import pack_many
 from shardmq.topology.entities import Queue
 from tests.shards.driver import consume, numbers, run_of
@@ -286,15 +285,14 @@ def test_after_a_crash_it_is_there_and_says_that_it_was_delivered(shard: Inside,
 
 
 def test_it_takes_nothing_of_its_consumers_window(shard: Inside) -> None:
-    first = begin(shard)
-    shard.send(Credit(1, DELIVERY_WINDOW_BYTES))
-    body = pack_many([b"x" * 1000])
+    shard.ask(Call(101, Consume(1, 1, 0, False, 4000)))
+    shard.publish(asking(0))
+    first = shard.expect(Delivered).first + 1
+    large = replace(run_of(1, 1), records=pack_many([b"x" * 1000]))
     for number in range(10):
-        batch = run_of(1, 1)
-        batch.records = body
-        shard.publish(Publish((1,), batch, forwarded=1, forwarded_as=first + number))
-    shard.publish(forwarded(0, first + 10), Publish((1,), run_of(1, 1)))
-    assert numbers([shard.expect(Delivered)]) == [1]
+        shard.publish(Publish((1,), large, forwarded=1, forwarded_as=first + number))
+    shard.publish(Publish((1,), run_of(7, 1)))
+    assert numbers([shard.expect(Delivered)]) == [7]
 
 
 def test_what_is_got_beside_it_has_its_own_number(shard: Inside) -> None:

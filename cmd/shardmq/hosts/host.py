@@ -75,7 +75,7 @@ def host_hand_over(*, name: str, undo: bool, wait_seconds: float, join: str | No
         reasons = reasons_to_stay(register.cluster(), name)
         if reasons and wait_seconds:
             may_stop = register.wait_until(lambda cluster: not reasons_to_stay(cluster, name), wait_seconds)
-            # Once it might, it may: where all hosts stop, the next look finds others that have done so.
+            # No second look: where others stop at the same moment, it would find them stopping.
             reasons = [] if may_stop else reasons_to_stay(register.cluster(), name)
     if reasons and wait_seconds:
         raise CommandFailed(
