@@ -1,6 +1,11 @@
 # `make up` and `make test` are all that a fresh machine needs: git, make and python3 (3.11 or newer).
 
-PYTHON ?= python3
+# Distributions compile Python with the profile of a run, by which a message takes the broker a tenth less than with one that
+# pyenv has compiled. Who is in an environment of their own has chosen.
+SYSTEM := /usr/bin/python3
+CHOSEN := $(VIRTUAL_ENV)$(CONDA_PREFIX)$(PYENV_VERSION)
+IS_FIT := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(if $(CHOSEN),python3,$(shell $(SYSTEM) -c '$(IS_FIT)' 2>/dev/null && echo $(SYSTEM) || echo python3))
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
