@@ -166,7 +166,8 @@ def fetch_sdists(folder: Path, versions: list[str]) -> None:
     run(*pip, "--no-build-isolation", "--no-binary", ",".join(SDISTS), "--dest", str(folder), *versions)
     for archive in folder.glob("*.tar.gz"):
         with tarfile.open(archive) as tar:
-            tar.extractall(folder, filter="data")
+            tar.extraction_filter = getattr(tarfile, "data_filter", None)  # before 3.11.4 there is none
+            tar.extractall(folder)
         archive.unlink()
 
 
