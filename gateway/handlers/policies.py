@@ -6,7 +6,6 @@ shovel needs the permissions for what it does at this broker.
 """
 
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from shardmq.bus.coordinator_link import Reply
 from shardmq.errors import AccessRefused
@@ -39,6 +38,7 @@ from shardmq.topology.entities import Policy
 from shardmq.topology.parameters.shovel import SHOVEL, ShovelEnd, local_vhost, read_shovel, shown_uri
 from shardmq.topology.policies.keys import check_policy
 from shardmq.topology.policies.preview import matching, preview
+from shardmq.urls import split_url
 
 POLICYMAKER: Final = "policymaker"
 
@@ -170,7 +170,7 @@ def _check_end(client: Client, end: ShovelEnd, *, is_source: bool) -> None:
     Elsewhere it is whom the URI names. Without a user it would be guest, who may be an administrator of this broker.
     """
     for uri in end.uris:
-        if local_vhost(uri) is None and not urlsplit(uri).username:
+        if local_vhost(uri) is None and not split_url(uri).username:
             raise AccessRefused(
                 f"a shovel to '{shown_uri(uri)}' without a user is refused for user '{client.user}', as it would log "
                 "in as guest; name one, as amqp://user:password@host"

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from typing import Final, Self
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlunsplit
 
 from shardmq.client.api.url import Address, parse
 from shardmq.errors import ConnectionLost, NotFound, PublishRefused, Unroutable
@@ -31,6 +31,7 @@ from shardmq.protocol.amqp.methods.transaction import ConfirmSelect, ConfirmSele
 from shardmq.shovels.amqp_connection import AmqpConnection
 from shardmq.shovels.message import ShovelMessage
 from shardmq.topology.parameters.shovel import ShovelEnd, ShovelSettings
+from shardmq.urls import split_url
 
 WINDOW: Final = 2000
 """Messages that are published and not confirmed."""
@@ -50,7 +51,7 @@ def address_of(uri: str) -> Address:
     Raises:
         InvalidRequest: it cannot be read.
     """
-    parts = urlsplit(uri)
+    parts = split_url(uri)
     kept = [(name, value) for name, value in parse_qsl(parts.query) if name in _KNOWN and parts.scheme == "amqps"]
     return parse(urlunsplit(parts._replace(query=urlencode(kept))))
 

@@ -5,7 +5,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
-from urllib.parse import urlsplit
 
 from shardmq.errors import ReplyCode, RequestError, ShardmqError
 from shardmq.shovels.amqp import AmqpDestination, AmqpSource
@@ -15,6 +14,7 @@ from shardmq.shovels.message import Labels
 from shardmq.shovels.native import NativeDestination, NativeSource
 from shardmq.shovels.transfer import Progress, Store, move
 from shardmq.topology.parameters.shovel import ShovelEnd, ShovelSettings, local_vhost, scrubbed
+from shardmq.urls import split_url
 
 CLOSE_SECONDS: Final = 5.0
 """For the ends of a shovel to close."""
@@ -168,7 +168,7 @@ class Shovel:
         try:
             if vhost is not None:
                 return await native(self._here(vhost), self._settings)
-            if urlsplit(uri).scheme.startswith("shardmq"):
+            if split_url(uri).scheme.startswith("shardmq"):
                 return await native(uri, self._settings)
             return await amqp(uri, self._settings)
         except (ShardmqError, OSError):

@@ -13,6 +13,7 @@ MODULES: Final = (
     "__init__.py",
     "errors.py",
     "limits.py",
+    "urls.py",
     "version.py",
     "client/__init__.py",
     "client/api/__init__.py",

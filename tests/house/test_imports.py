@@ -223,6 +223,7 @@ BUNDLED = {
     "shardmq",
     "shardmq.errors",
     "shardmq.limits",
+    "shardmq.urls",
     "shardmq.version",
     "shardmq.client",
     "shardmq.client.api",

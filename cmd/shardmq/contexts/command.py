@@ -4,7 +4,7 @@ import os
 import re
 import sys
 from typing import Any, Final
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlunsplit
 
 import click
 
@@ -16,6 +16,7 @@ from shardmq.cmd.terminal.output import CommandFailed, print_done, print_json, w
 from shardmq.cmd.terminal.rows import Column, RowChoice, names
 from shardmq.cmd.terminal.tables import print_facts, print_list
 from shardmq.errors import InvalidRequest
+from shardmq.urls import split_url
 
 COLUMNS: Final = (Column("selected", lambda row: "*" if row["selected"] else ""), *names("name", "url", "description"))
 
@@ -168,7 +169,7 @@ def _row(found: Contexts, name: str) -> dict[str, Any]:
 
 
 def _without_password(url: str) -> str:
-    parts = urlsplit(url)
+    parts = split_url(url)
     who, at, hosts = parts.netloc.rpartition("@")
     user, colon, _ = who.partition(":")
     return urlunsplit(parts._replace(netloc=f"{user}{':…' if colon else ''}{at}{hosts}"))

@@ -18,9 +18,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
-from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, unquote, urlunsplit
 
 from shardmq.errors import InvalidRequest
+from shardmq.urls import split_url
 
 URL_VARIABLE: Final = "SHARDMQ_URL"
 DEFAULT_URL: Final = "shardmq://guest:guest@127.0.0.1:5672/"
@@ -144,7 +145,7 @@ def with_files(url: str, files: Mapping[str, str]) -> str:
         return url
     if not parse(url).tls:
         raise InvalidRequest("a certificate or authority is given, and the URL has no TLS; write it as shardmqs://…")
-    parts = urlsplit(url)
+    parts = split_url(url)
     kept = [(name, value) for name, value in parse_qsl(parts.query) if _SAME.get(name, name) not in files]
     query = "&".join(f"{name}={quote(value)}" for name, value in (*kept, *files.items()))
     return urlunsplit(parts._replace(query=query))
@@ -152,12 +153,12 @@ def with_files(url: str, files: Mapping[str, str]) -> str:
 
 def with_vhost(url: str, vhost: str) -> str:
     """A URL that names this virtual host instead of its own."""
-    return urlunsplit(urlsplit(url)._replace(path=f"/{quote(vhost, safe='')}"))
+    return urlunsplit(split_url(url)._replace(path=f"/{quote(vhost, safe='')}"))
 
 
 def _parse(url: str) -> list[Address]:
     try:
-        parts = urlsplit(url)
+        parts = split_url(url)
     except ValueError as fault:
         raise InvalidRequest(f"the URL cannot be read ({fault}); write it as {_FORM}") from fault
     if parts.scheme not in _PORTS:

@@ -45,9 +45,9 @@ _SHORT: Final = b"(?:%b)" % b"|".join(
     [b"\\x%02x%b" % (size, b".{%d}" % size if size else b"") for size in range(SHORT_BYTES_MAX + 1)]
 )
 _VALUE: Final = b"(?:V|[tbB].|[su].{2}|[Iif].{4}|[lLdT].{8}|D.{5}|[FA]\\x00{4}|[Sx]\\x00{3}%b)" % _SHORT
-_VALUES: Final = re.compile(b"(?:%b){1,256}+" % _VALUE, re.DOTALL)
-_ENTRIES: Final = re.compile(b"(?:%b%b){1,256}+" % (_SHORT, _VALUE), re.DOTALL)
-"""Neighbouring entries, and values, of the most frequent types."""
+_VALUES: Final = re.compile(b"(?:%b){1,256}" % _VALUE, re.DOTALL)
+_ENTRIES: Final = re.compile(b"(?:%b%b){1,256}" % (_SHORT, _VALUE), re.DOTALL)
+"""Neighbouring entries, and values, of the most frequent types. Not possessive: Python 3.11.2 then finds wrong ends."""
 
 
 def check_table(payload: bytes, at: int) -> int:

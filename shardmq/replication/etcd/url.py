@@ -16,9 +16,10 @@ import re
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from shardmq.replication.etcd.errors import InvalidUrl
+from shardmq.urls import split_url
 
 DEFAULT_PORT: Final = 2379
 DEFAULT_PREFIX: Final = "shardmq"
@@ -93,7 +94,7 @@ def parse(url: str) -> EtcdUrl:
             machines without TLS; the text says why.
     """
     try:
-        parts = urlsplit(url)
+        parts = split_url(url)
     except ValueError as fault:
         raise InvalidUrl(f"the URL of etcd cannot be read ({fault}); write it as {_FORM}") from fault
     if parts.scheme not in ("etcd", "etcds"):

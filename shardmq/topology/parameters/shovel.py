@@ -6,7 +6,7 @@ The settings are RabbitMQ's for AMQP 0-9-1 (https://www.rabbitmq.com/docs/shovel
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import msgspec
 
@@ -14,6 +14,7 @@ from shardmq.errors import InvalidRequest
 from shardmq.limits import NAME_BYTES_MAX
 from shardmq.message.properties import Properties
 from shardmq.topology.entities import DEFAULT_VHOST, check_nesting
+from shardmq.urls import split_url
 
 SHOVEL: Final = "shovel"
 """The component of parameters that are shovels."""
@@ -253,7 +254,7 @@ def _check_end(thing: str, side: str, given: _Given) -> None:
 
 def _check_uri(thing: str, uri: str) -> None:
     try:
-        parts = urlsplit(uri)
+        parts = split_url(uri)
         _ = None if "," in parts.netloc else parts.port
     except ValueError as fault:
         raise InvalidRequest(f"{thing} cannot be read; write it as amqp://user:password@host:port/vhost") from fault
@@ -264,7 +265,7 @@ def _check_uri(thing: str, uri: str) -> None:
 
 def local_vhost(uri: str) -> str | None:
     """The virtual host of this broker that a URI without a host means; None for a broker somewhere."""
-    parts = urlsplit(uri)
+    parts = split_url(uri)
     if parts.netloc.rpartition("@")[2]:
         return None
     return unquote(parts.path[1:]) or DEFAULT_VHOST
@@ -272,7 +273,7 @@ def local_vhost(uri: str) -> str | None:
 
 def shown_uri(uri: str) -> str:
     """A URI without user, password and files."""
-    parts = urlsplit(uri)
+    parts = split_url(uri)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
@@ -282,7 +283,7 @@ _CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s]*@")
 def scrubbed(text: str, settings: ShovelSettings) -> str:
     """A text of others, without the passwords of a shovel."""
     for uri in (*settings.source.uris, *settings.destination.uris):
-        password = urlsplit(uri).password
+        password = split_url(uri).password
         for word in {password or "", unquote(password or "")} - {""}:
             text = text.replace(word, "…") if len(word) > 3 else text
     return _CREDENTIALS.sub("", text)
