@@ -31,6 +31,7 @@ STREAM_AND_BATCH = """
 import sys, time, uuid
 from pathlib import Path
 from pyspark import TaskContext
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from shardmq.spark.source import ShardmqDataSource
 
@@ -40,13 +41,23 @@ spark.dataSource.register(ShardmqDataSource)
 
 source = spark.readStream.format("shardmq").option("url", url).option("subscribe", "sensors")
 source = source.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 1000)
-query = (
+stream = (
     source.load().selectExpr("value", "'sensed' as routing_key")
     .writeStream.format("shardmq").option("url", url).option("exchange", "")
-    .option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+    .option("checkpointLocation", checkpoint).trigger(availableNow=True)
 )
-query.awaitTermination()
-print("STREAMED", sum(batch["numInputRows"] for batch in query.recentProgress))
+
+def streamed():
+    while True:
+        query = stream.start()
+        try:
+            query.awaitTermination()
+            return sum(batch["numInputRows"] for batch in query.recentProgress)
+        except StreamingQueryException as failure:
+            if query.recentProgress or "failed to connect back" not in str(failure):
+                raise  # but Spark gives a Python no more than 10 s to start, which a busy machine may need
+
+print("STREAMED", streamed())
 
 spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
 

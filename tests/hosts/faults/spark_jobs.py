@@ -26,7 +26,9 @@ QUEUE: Final = "rows"
 ROWS, PARTITIONS = 90, 3
 """Of one job; there are as many partitions as gateways."""
 
-START_SECONDS: Final = 120.0
+START_SECONDS: Final = 240.0
+"""For Spark to start: two of them took 120 s where eight workers of the tests share two slow cores with others."""
+
 AGAIN_SECONDS: Final = 0.2
 PAUSE_SECONDS: Final = 0.5
 """Between two jobs: Spark would take all of the machine."""
