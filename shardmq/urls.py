@@ -6,6 +6,7 @@ from urllib.parse import SplitResult, urlsplit
 
 _AUTHORITY: Final = re.compile(r"(?P<scheme>[^:/?#]*:)?//(?P<authority>[^/?#]*)")
 _HOST: Final = re.compile(r"\[[^\[\]]+\](?::.*)?|[^\[\]]*")
+_BRACKETS: Final = str.maketrans("", "", "[]")
 _IGNORED: Final = str.maketrans("", "", "\t\r\n")
 """What `urlsplit` takes out of URLs; it also strips the ends."""
 
@@ -23,5 +24,5 @@ def split_url(url: str) -> SplitResult:
     hosts = found["authority"].rpartition("@")[2]
     if not all(_HOST.fullmatch(host) for host in hosts.split(",")):
         raise ValueError("brackets that are not around an IPv6 address")
-    without = urlsplit(f"{found['scheme'] or ''}//{url[found.end() :]}")
+    without = urlsplit(f"{found[0].translate(_BRACKETS)}{url[found.end() :]}")
     return without._replace(netloc=found["authority"])

@@ -38,3 +38,9 @@ def test_any_host_may_have_brackets(hosts: str) -> None:
 def test_brackets_are_around_addresses_alone(hosts: str) -> None:
     with pytest.raises(ValueError, match="brackets that are not around an IPv6 address"):
         split_url(f"amqp://me@{hosts}/v")
+
+
+@pytest.mark.parametrize("url", ["amqp://a\N{ACCOUNT OF}b/v", "amqp://[::1],a\N{ACCOUNT OF}b/v"])
+def test_what_urllib_refuses_in_names_of_hosts_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="NFKC"):
+        split_url(url)
