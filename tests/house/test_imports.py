@@ -32,7 +32,8 @@ def offenders(rooms: tuple[str, ...], banned: frozenset[str] | set[str]) -> list
         "shardmq.definitions",
         "shardmq.client.core",
         "shardmq.coordinator.rules",
-        *(f"shardmq.replication.etcd.{part}" for part in ("messages", "answers", "watched_prefix", "values", "url")),
+        *(f"shardmq.replication.etcd.{part}" for part in ("messages", "answers", "values", "url")),
+        "shardmq.replication.etcd.watching.watched_prefix",
         "shardmq.replication.core",
     ],
 )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # replicas' stores come along with these, which no list of co
     from shardmq.replication.etcd.change import Edit
     from shardmq.replication.etcd.news import News
 
-ANSWER_SECONDS: Final = 5.0
+ANSWER_SECONDS: Final = 10.0
 """For one reading or change."""
 
 LOOK_SECONDS: Final = 0.25

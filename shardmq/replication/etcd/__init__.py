@@ -6,14 +6,13 @@ url.py             Where etcd is: `etcds://user:password@h1:2379,h2:2379/prefix?
 errors.py          What can go wrong: nothing was sent, refused, nobody knows, unreadable.
 messages.py        Requests and answers of the gateway.
 answers.py         Bytes of answers read: both shapes of errors, and streams of a watch split anywhere.
-watched_prefix.py  What a watcher knows: it misses nothing for good, and never goes back.
 values.py          The register's values: brokers, hosts, groups.
 
 What does I/O, driven by the loop of a process:
 
 members/           Connections to members of etcd.
 client.py          Calls with deadlines, from member to member.
-watcher.py         Keeps a watched prefix up to date, whatever breaks.
+watching/          Being told of what is written.
 register.py        Read, compare-and-swap and watch of typed values.
 change.py          A value that is changed until it is what it should be.
 

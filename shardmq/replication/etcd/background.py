@@ -27,7 +27,7 @@ from shardmq.replication.etcd.news import Failed, ForGroup, Listed, News, Seen, 
 from shardmq.replication.etcd.register import Entry, NotSwapped, Register, SwapOutcome, Swapped, Value
 from shardmq.replication.etcd.url import EtcdUrl
 from shardmq.replication.etcd.values import GROUPS, HOSTS, Host, Kind, fault_of
-from shardmq.replication.etcd.watcher import Watcher
+from shardmq.replication.etcd.watching.watcher import Watcher
 from shardmq.runtime.clock import boottime
 
 ANSWER_SECONDS: Final = 1.0

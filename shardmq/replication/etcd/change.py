@@ -10,7 +10,10 @@ from shardmq.replication.etcd.values import Kind
 from shardmq.runtime.clock import boottime
 
 ATTEMPT_SECONDS: Final = 1.0
-"""For one reading or swap."""
+"""For one reading or swap, and twice as long after each that etcd did not answer: it may be slow."""
+
+ATTEMPT_SECONDS_MAX: Final = 8.0
+"""None gets longer."""
 
 AGAIN_SECONDS: Final = 0.25
 """Before the next attempt, where etcd could not be asked."""
@@ -53,6 +56,7 @@ class Change(Generic[Value]):
         self._edit = edit
         self._deadline = deadline
         self._done = done
+        self._unanswered = 0
         self._lost_marks: set[str] = set()
         self._has_deleted = False
 
@@ -62,7 +66,8 @@ class Change(Generic[Value]):
 
     @property
     def _until(self) -> float:
-        return min(self._deadline, boottime() + ATTEMPT_SECONDS)
+        seconds = min(ATTEMPT_SECONDS * float(1 << min(self._unanswered, 8)), ATTEMPT_SECONDS_MAX)
+        return min(self._deadline, boottime() + seconds)
 
     def _read(self, outcome: Entry[Value] | EtcdError) -> None:
         if isinstance(outcome, EtcdError):
@@ -104,6 +109,7 @@ class Change(Generic[Value]):
 
     def _fail(self, error: EtcdError) -> None:
         """Try again, where that is of use and there is time."""
+        self._unanswered += 1
         is_passing = isinstance(error, (Unreachable, OutcomeUnknown))
         if is_passing and boottime() + AGAIN_SECONDS < self._deadline:
             self._client.later(AGAIN_SECONDS, self.begin)

@@ -3,79 +3,42 @@
 A loop waits until `fileno` is readable or `wait_seconds` have passed, and calls `turn`, from which all callbacks come.
 Times are seconds by CLOCK_BOOTTIME, which goes on while the machine is suspended.
 
-What reads is sent again to the next member until its deadline. What changes something is sent once: if its answer is
-lost, nobody knows, and the error says so.
+What reads is sent to the next member as well when one takes long, and the first answer counts: a member may be frozen,
+or all may be slow. What changes something is sent once: if its answer is lost, nobody knows, and the error says so.
+
+A connection is kept when nobody waits for its answer any more, until that has come: were it closed, members that answer
+late would be asked over ever new ones, which takes them (TLS, the first look at a token) longer than an answer.
 """
 
-import contextlib
 import heapq
 import itertools
+import math
 import select
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
-from shardmq.replication.etcd.answers import Failure, Status, read_answer
-from shardmq.replication.etcd.errors import EtcdError, OutcomeUnknown, Refused, Unreachable
+from shardmq.replication.etcd.answers import Failure, read_answer
+from shardmq.replication.etcd.errors import EtcdError, OutcomeUnknown, Unreachable
+from shardmq.replication.etcd.members import failures
+from shardmq.replication.etcd.members.attempt import CLOSED_SECONDS, LATE, LATE_LOGIN_SECONDS, Attempt, Call
 from shardmq.replication.etcd.members.connection import Broken, Connection, Piece
 from shardmq.replication.etcd.members.endpoints import IDLE_MAX, Endpoints, Member
 from shardmq.replication.etcd.members.login import TRIES, Login
 from shardmq.replication.etcd.members.resolver import Resolver
 from shardmq.replication.etcd.messages import Request, authenticate_request
-from shardmq.replication.etcd.url import Endpoint, EtcdUrl
+from shardmq.replication.etcd.url import EtcdUrl
 from shardmq.runtime.clock import boottime
 
 Answer = TypeVar("Answer")
 
-ATTEMPT_SECONDS: Final = 0.5
-"""A member that does not answer a read, or cannot be connected to, within this time is given up for the next one. Once
-every member had its time, each gets twice as long: all may be slow."""
-
-ATTEMPT_SECONDS_MAX: Final = 8.0
-"""No member gets longer."""
-
 PAUSE_SECONDS: Final = 0.1
-"""Between two attempts of a call, once every member had one."""
-
-LOGIN_SECONDS: Final = 2.0
-"""A member may take so long for a login: etcd hashes passwords slowly on purpose."""
+"""Between two attempts of a call, once every member had one that failed."""
 
 LOGINS_SECONDS: Final = 10.0
 """For a login by whichever member."""
 
-LATE: Final = "no answer in time"
-"""Why an attempt failed that was given up; a member that has given a better reason before keeps that."""
-
 ANSWER_BYTES_MAX: Final = 256 << 20
 """An answer that is larger is not read. All values of a broker's register have some MB."""
-
-
-@dataclass(slots=True, eq=False)
-class Call(Generic[Answer]):
-    """A request on its way.
-
-    Attributes:
-        request: what is asked.
-        deadline: when it is over.
-        done: called with its outcome, once.
-        stream: called with each part of an answer that has no end; the deadline is for its first part then.
-    """
-
-    request: Request[Answer]
-    deadline: float
-    done: Callable[[Answer | EtcdError], None]
-    stream: Callable[[bytes], None] | None = None
-    member: Member | None = None
-    connection: Connection | None = None
-    attempt_until: float = 0.0
-    not_before: float = 0.0
-    token: str = ""
-    logins: int = 0
-    attempts: int = 0
-    is_over: bool = False
-    size: int = 0
-    parts: list[bytes] = field(default_factory=list)
-    reasons: dict[Endpoint, str] = field(default_factory=dict)
 
 
 class EtcdClient:
@@ -100,9 +63,9 @@ class EtcdClient:
         self._logging_in: Call[Any] | None = None
         self._epoll = select.epoll()
         self._epoll.register(self._resolver.reader, select.EPOLLIN)
-        self._running: dict[int, Call[Any]] = {}
+        self._calls: list[Call[Any]] = []
+        self._attempts: dict[int, Attempt] = {}
         self._idle: dict[int, tuple[Member, Connection]] = {}
-        self._waiting: list[Call[Any]] = []
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._counter = itertools.count()
 
@@ -115,9 +78,9 @@ class EtcdClient:
         now = boottime()
         if self._lacks_token:
             return 0.0
-        times = [call.attempt_until for call in self._running.values()]
-        times += [call.not_before for call in self._startable(now)]
-        times += [call.deadline for call in self._waiting]
+        times = [attempt.until for attempt in self._attempts.values()]
+        times += [call.next_at for call in self._startable(now)]
+        times += [call.deadline for call in self._calls]
         times += [when for when, _, _ in self._timers[:1]]
         return max(0.0, min(times, default=now + 60.0) - now)
 
@@ -129,7 +92,7 @@ class EtcdClient:
             deadline: until when an answer is of use, by `boottime`.
             done: called from `turn` with the answer, or with `Unreachable`, `Refused` or `OutcomeUnknown`.
         """
-        self._waiting.append(Call(request, deadline, done))
+        self._calls.append(Call(request, deadline, done))
 
     def follow(
         self, request: Request[Any], stream: Callable[[bytes], None], ended: Callable[[EtcdError], None]
@@ -145,7 +108,7 @@ class EtcdClient:
             What ends it.
         """
         call = Call(request, boottime() + LOGINS_SECONDS, ended, stream)
-        self._waiting.append(call)
+        self._calls.append(call)
         return Stream(self, call)
 
     def later(self, seconds: float, done: Callable[[], None]) -> None:
@@ -154,9 +117,9 @@ class EtcdClient:
 
     def drop(self, call: Call[Any], is_useless: bool = False) -> None:
         """Forget a call, which is not called back any more; ask other members first if this one was useless."""
-        if is_useless and call.member is not None and call.connection is not None:
-            self._endpoints.rest(call.member, boottime())
-        self._drop(call)
+        for attempt in call.attempts if is_useless else ():
+            self._endpoints.rest(attempt.member, boottime())
+        self._end(call)
 
     def turn(self) -> None:
         """Do all that can be done now, without waiting."""
@@ -165,178 +128,212 @@ class EtcdClient:
                 self._resolver.deliver()
             elif fd in self._idle:
                 self._discard_idle(fd)
-            elif fd in self._running:
-                self._advance(self._running[fd])
+            elif fd in self._attempts:
+                self._advance(self._attempts[fd])
         now = boottime()
         while self._timers and self._timers[0][0] <= now:
             heapq.heappop(self._timers)[2]()
-        for call in [call for call in self._running.values() if call.attempt_until <= now]:
-            if not call.is_over:  # by what another one has called back
-                self._fail(call, LATE)
-        for call in [call for call in self._waiting if call.deadline <= now]:
+        for attempt in [attempt for attempt in self._attempts.values() if attempt.until <= now]:
+            if self._is_open(attempt):  # else closed by what another one has called back
+                self._fail(attempt, LATE)
+        for call in [call for call in self._calls if call.deadline <= now]:
             if not call.is_over:
-                self._finish(call, self._unreachable(call))
+                self._finish(call, self._unanswered(call))
         if self._lacks_token:
             self._ask_for_token(now)
         for call in self._startable(now):
-            if call.not_before <= now and not call.is_over:
-                self._start(call, now)
+            if call.next_at <= now and not call.is_over:
+                self._ask_next(call, now)
 
     def close(self) -> None:
         """Close all connections. No callback comes any more."""
-        for call in [*self._running.values(), *self._waiting]:
-            self._drop(call)
+        for attempt in list(self._attempts.values()):
+            self._close(attempt)
+        self._calls.clear()
         self._endpoints.close()
         self._epoll.close()
         self._resolver.close()
 
     @property
     def _lacks_token(self) -> bool:
-        return self._login.token is None and not self._login.is_asked and bool(self._waiting)
+        return self._login.token is None and not self._login.is_asked and bool(self._calls)
 
     def _ask_for_token(self, now: float) -> None:
         self._login.is_asked = True
         request = authenticate_request(self._url.user, self._url.password)
-        self._logging_in = Call(request, now + LOGINS_SECONDS, self._logged_in)
-        self._waiting.append(self._logging_in)
+        self._logging_in = Call(request, now + LOGINS_SECONDS, self._logged_in, late_seconds=LATE_LOGIN_SECONDS)
+        self._calls.append(self._logging_in)
 
     def _startable(self, now: float) -> list[Call[Any]]:
         """Calls that wait for nothing but their time."""
         if self._endpoints.pick(now).is_unknown:
             return []
-        return [call for call in self._waiting if self._login.token is not None or self._is_login(call)]
+        return [call for call in self._calls if self._login.token is not None or self._is_login(call)]
 
     def _is_login(self, call: Call[Any]) -> bool:
         return call is self._logging_in
 
-    def _start(self, call: Call[Any], now: float) -> None:
-        member = call.member = self._endpoints.pick(now)
+    def _is_open(self, attempt: Attempt) -> bool:
+        return self._attempts.get(attempt.connection.fileno()) is attempt
+
+    def _ask_next(self, call: Call[Any], now: float) -> None:
+        """Ask the first member, or the next one beside those that have not answered yet."""
+        if call.attempts and not call.attempts[-1].is_late:
+            self._pass_over(call, call.attempts[-1], now)
+        member = self._endpoints.pick(now)
         try:
             connection = self._reused(member) or self._endpoints.dial(member)
         except OSError as fault:
-            self._fail(call, fault.strerror or str(fault))
+            self._note(call, member, fault.strerror or str(fault))
             return
         if connection is None:
             return
-        call.connection = connection
-        call.parts, call.size = [], 0
-        seconds = LOGIN_SECONDS if self._is_login(call) else ATTEMPT_SECONDS
-        rounds = min(8, call.attempts // len(self._url.endpoints))
-        call.attempts += 1
-        call.attempt_until = min(call.deadline, now + min(seconds * 2**rounds, ATTEMPT_SECONDS_MAX))
-        call.token = self._login.token or ""
-        self._waiting.remove(call)
-        self._running[connection.fileno()] = call
-        connection.ask(call.request.path, call.request.body, call.token)
+        call.next_at = now + call.patience(len(self._url.endpoints))
+        call.asked += 1
+        attempt = Attempt(call, member, connection, self._login.token or "", now + CLOSED_SECONDS)
+        call.attempts.append(attempt)
+        self._attempts[connection.fileno()] = attempt
+        connection.ask(call.request.path, call.request.body, attempt.token)
         self._epoll.register(connection.fileno(), connection.wants)
-        self._advance(call)
+        self._advance(attempt)
 
-    def _advance(self, call: Call[Any]) -> None:
-        connection = call.connection
-        assert connection is not None
+    def _pass_over(self, call: Call[Any], attempt: Attempt, now: float) -> None:
+        """A member takes long."""
+        attempt.is_late = True
+        call.note(attempt.member, LATE)
+        self._endpoints.rest(attempt.member, now)
+        if call.request.is_change:
+            self._leave(attempt)  # it has sent nothing yet, and must not once the next one does
+
+    def _advance(self, attempt: Attempt) -> None:
+        connection, call = attempt.connection, attempt.call
         try:
             pieces = connection.turn()
         except Broken as fault:
-            self._fail(call, str(fault))
+            self._fail(attempt, str(fault))
             return
-        if connection.has_sent and call.request.is_change:
-            call.attempt_until = call.deadline
+        if call is not None and call.request.is_change and connection.has_sent:
+            call.next_at = attempt.until = math.inf
         for piece in pieces:
-            self._receive(call, piece)
-        if not call.is_over and call.connection is connection:
+            if self._is_open(attempt):
+                self._receive(attempt, piece)
+        if not self._is_open(attempt):
+            return
+        if attempt.call is None and connection.is_idle:
+            self._keep(attempt)
+        else:
             self._epoll.modify(connection.fileno(), connection.wants)
 
-    def _receive(self, call: Call[Any], piece: Piece) -> None:
-        if call.is_over:
+    def _receive(self, attempt: Attempt, piece: Piece) -> None:
+        call = attempt.call
+        if call is None:
             return
         if call.stream is not None and piece.status == 200:
-            call.attempt_until = float("inf")
-            if piece.data:
-                call.stream(piece.data)
-            if piece.is_end and not call.is_over:
-                self._fail(call, "it ended the stream")
+            self._stream(call, call.stream, attempt, piece)
             return
-        call.parts.append(piece.data)
-        call.size += len(piece.data)
-        if call.size > ANSWER_BYTES_MAX:
-            self._fail(call, f"its answer has over {ANSWER_BYTES_MAX:,} bytes")
+        attempt.parts.append(piece.data)
+        attempt.size += len(piece.data)
+        if attempt.size > ANSWER_BYTES_MAX:
+            self._fail(attempt, f"its answer has over {ANSWER_BYTES_MAX:,} bytes")
         elif piece.is_end:
-            self._judge(call, read_answer(piece.status, b"".join(call.parts), call.request.answer))
+            answer = read_answer(piece.status, b"".join(attempt.parts), call.request.answer)
+            self._judge(call, attempt, answer)
 
-    def _judge(self, call: Call[Any], answer: object) -> None:
+    def _stream(self, call: Call[Any], receive: Callable[[bytes], None], attempt: Attempt, piece: Piece) -> None:
+        """Take a part of an answer that has no end, from the member whose first part came first."""
+        attempt.until = math.inf
+        for other in [other for other in call.attempts if other is not attempt]:
+            self._close(other)
+        if call in self._calls:
+            self._calls.remove(call)
+        if piece.data:
+            receive(piece.data)
+        if piece.is_end and not call.is_over:
+            self._fail(attempt, "it ended the stream")
+
+    def _judge(self, call: Call[Any], attempt: Attempt, answer: object) -> None:
         """Take a whole answer."""
         if not isinstance(answer, Failure):
-            self._keep(call)
+            self._keep(attempt)
             self._finish(call, answer)
         elif answer.is_forgotten_login and self._url.user and call.logins < TRIES:
-            self._keep(call)
-            call.logins += 1
-            self._login.forget(call.token)
-            self._waiting.append(call)
+            self._keep(attempt)
+            call.logins += self._login.forget(attempt.token)
+            call.next_at = boottime()
         elif answer.is_without_effect:
-            self._keep(call)
-            self._finish(call, self._refused(answer))
+            self._keep(attempt)
+            self._finish(call, failures.refused(answer, self._url))
         else:
-            self._fail(call, answer.text)
+            self._fail(attempt, answer.text)
 
-    def _refused(self, failure: Failure) -> Refused:
-        advice = ""
-        if failure.status == Status.RESOURCE_EXHAUSTED:
-            advice = "; compact and defragment etcd, then `etcdctl alarm disarm`"
-        elif failure.status == Status.PERMISSION_DENIED and self._url.user:
-            advice = f"; grant {self._url.user} a role with readwrite on prefix /{self._url.prefix}/"
-        elif failure.status == Status.PERMISSION_DENIED or "user name is empty" in failure.text:
-            advice = "; etcd has users: name one in its URL, as etcds://user:password@…"
-        return Refused.of(failure.status, f"etcd refused a request: {failure.text}{advice}")
-
-    def _fail(self, call: Call[Any], reason: str) -> None:
+    def _fail(self, attempt: Attempt, reason: str) -> None:
         """An attempt has come to nothing."""
-        now = boottime()
-        connection, member = call.connection, call.member
-        assert member is not None
-        if reason != LATE or member.endpoint not in call.reasons:
-            call.reasons[member.endpoint] = reason
-        has_sent = connection is not None and connection.has_sent
-        self._release(call)
-        self._endpoints.rest(member, now)
+        call = attempt.call
+        has_sent = attempt.connection.has_sent
+        is_newest = call is not None and call.attempts[-1] is attempt
+        self._close(attempt)
+        if call is None:
+            return
+        self._note(call, attempt.member, reason, is_newest)
         if call.request.is_change and has_sent:
             self._finish(call, self._unknown(call))
-        elif call.stream is not None:
+        elif call.stream is not None and not call.attempts:
             self._finish(call, self._unreachable(call))
-        else:
-            every = len(call.reasons) >= len(self._url.endpoints)
-            call.not_before = now + PAUSE_SECONDS if every else now
-            if call not in self._waiting:
-                self._waiting.append(call)
+
+    def _note(self, call: Call[Any], member: Member, reason: str, is_newest: bool = True) -> None:
+        """A member has brought nothing to a call; if it was the newest that was asked, the next one is to be."""
+        now = boottime()
+        call.note(member, reason)
+        self._endpoints.rest(member, now)
+        if is_newest:
+            has_each = len(call.reasons) >= len(self._url.endpoints)
+            call.next_at = now + PAUSE_SECONDS if has_each else now
 
     def _finish(self, call: Call[Any], outcome: object) -> None:
-        self._drop(call)
+        self._end(call)
         call.done(outcome)
 
-    def _drop(self, call: Call[Any]) -> None:
+    def _end(self, call: Call[Any]) -> None:
+        """Nobody waits for a call any more."""
         call.is_over = True
-        self._release(call)
-        with contextlib.suppress(ValueError):
-            self._waiting.remove(call)
+        if call in self._calls:
+            self._calls.remove(call)
+        for attempt in list(call.attempts):
+            self._close(attempt) if call.stream is not None else self._leave(attempt)
 
-    def _release(self, call: Call[Any]) -> None:
-        """Close the connection of a call."""
-        if call.connection is not None:
-            self._running.pop(call.connection.fileno(), None)
-            self._epoll.unregister(call.connection.fileno())
-            call.connection.close()
-            call.connection = None
+    def _forget(self, attempt: Attempt) -> None:
+        """An attempt's call has it no more."""
+        if attempt.call is not None:
+            attempt.call.attempts.remove(attempt)
+            attempt.call = None
 
-    def _keep(self, call: Call[Any]) -> None:
-        """Keep the connection of a call for the next one."""
-        connection, member = call.connection, call.member
-        assert connection is not None
-        assert member is not None
-        if not connection.is_idle or len(member.idle) >= IDLE_MAX:
-            self._release(call)
+    def _close(self, attempt: Attempt) -> None:
+        """End an attempt, and its connection."""
+        self._forget(attempt)
+        del self._attempts[attempt.connection.fileno()]
+        self._epoll.unregister(attempt.connection.fileno())
+        attempt.connection.close()
+
+    def _leave(self, attempt: Attempt) -> None:
+        """Nobody waits for the answer of an attempt any more; its connection is kept once that has come."""
+        self._forget(attempt)
+        left = [other for other in self._attempts.values() if other.call is None and other.member is attempt.member]
+        if len(left) > IDLE_MAX:
+            self._close(attempt)
             return
-        call.connection = None
-        del self._running[connection.fileno()]
+        attempt.until = boottime() + CLOSED_SECONDS
+        attempt.connection.withdraw()
+        if attempt.connection.is_idle:
+            self._keep(attempt)
+
+    def _keep(self, attempt: Attempt) -> None:
+        """End an attempt, and keep its connection for the next one."""
+        connection, member = attempt.connection, attempt.member
+        if not connection.is_idle or len(member.idle) >= IDLE_MAX:
+            self._close(attempt)
+            return
+        self._forget(attempt)
+        del self._attempts[connection.fileno()]
         self._idle[connection.fileno()] = (member, connection)
         self._epoll.modify(connection.fileno(), select.EPOLLIN)
         member.idle.append(connection)
@@ -359,23 +356,24 @@ class EtcdClient:
     def _logged_in(self, outcome: Any) -> None:
         fault = self._login.receive(outcome)
         if fault is not None:
-            for call in list(self._waiting):
+            for call in [call for call in self._calls if not call.attempts]:
                 self._finish(call, fault)
 
+    def _unanswered(self, call: Call[Any]) -> EtcdError:
+        """Its deadline has come."""
+        for attempt in call.attempts:
+            call.note(attempt.member, LATE)
+            self._endpoints.rest(attempt.member, boottime())
+        return self._unknown(call) if call.request.is_change and call.has_sent else self._unreachable(call)
+
     def _unreachable(self, call: Call[Any]) -> Unreachable:
-        return Unreachable(f"no answer from etcd: {self._tried(call)}; check that its members run and can be reached")
+        reasons = call.reasons
+        if not reasons and self._logging_in is not None:
+            reasons = self._logging_in.reasons  # it waited for a token
+        return failures.unreachable(reasons, self._url)
 
     def _unknown(self, call: Call[Any]) -> OutcomeUnknown:
-        return OutcomeUnknown(
-            f"a change was sent to etcd, and the answer was lost: {self._tried(call)}; read again what is there"
-        )
-
-    def _tried(self, call: Call[Any]) -> str:
-        found = call.reasons
-        if not found and self._logging_in is not None:
-            found = self._logging_in.reasons  # it waited for a token
-        reasons = {endpoint: found.get(endpoint, "not asked in time") for endpoint in self._url.endpoints}
-        return ", ".join(f"{endpoint} ({reason})" for endpoint, reason in reasons.items())
+        return failures.unknown(call.reasons, self._url)
 
 
 class Stream:

@@ -6,7 +6,7 @@ Source: etcd's api/etcdserverpb/rpc.proto.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -142,6 +142,20 @@ class Request(Generic[Answer_co]):
     is_change: bool = False
 
 
+class Range(NamedTuple):
+    """Keys to be read.
+
+    Attributes:
+        key: the first one.
+        end: behind the last one; empty for one key.
+        since_revision: only what was written in this revision or later.
+    """
+
+    key: bytes
+    end: bytes = b""
+    since_revision: int = 0
+
+
 def prefix_end(prefix: bytes) -> bytes:
     """The end of the range of all keys that begin with a prefix; etcd's zero byte where there is no end."""
     kept = prefix.rstrip(b"\xff")
@@ -156,7 +170,12 @@ def range_request(key: bytes, end: bytes = b"", since_revision: int = 0) -> Requ
         end: behind the last one; empty for one key.
         since_revision: only what was written in this revision or later.
     """
-    return Request("/v3/kv/range", _json(_range(key, end, since_revision)), RangeAnswer)
+    return Request("/v3/kv/range", _json(_range(Range(key, end, since_revision))), RangeAnswer)
+
+
+def ranges_request(ranges: Sequence[Range]) -> Request[TxnAnswer]:
+    """Read several ranges, all as of the same revision, which the header of the whole answer has."""
+    return Request("/v3/kv/txn", _json({"success": [{"request_range": _range(each)} for each in ranges]}), TxnAnswer)
 
 
 def put_request(key: bytes, value: bytes) -> Request[PutAnswer]:
@@ -187,16 +206,16 @@ def authenticate_request(user: str, password: str) -> Request[AuthenticateAnswer
 
 def _guarded(key: bytes, revision: int, success: Sequence[dict[str, object]]) -> Request[TxnAnswer]:
     compare = {"key": key, "target": "MOD", "result": "EQUAL", "mod_revision": str(revision)}
-    body = {"compare": [compare], "success": success, "failure": [{"request_range": _range(key, b"", 0)}]}
+    body = {"compare": [compare], "success": success, "failure": [{"request_range": _range(Range(key))}]}
     return Request("/v3/kv/txn", _json(body), TxnAnswer, is_change=True)
 
 
-def _range(key: bytes, end: bytes, since_revision: int) -> dict[str, object]:
-    asked: dict[str, object] = {"key": key}
-    if end:
-        asked["range_end"] = end
-    if since_revision:
-        asked["min_mod_revision"] = str(since_revision)
+def _range(what: Range) -> dict[str, object]:
+    asked: dict[str, object] = {"key": what.key}
+    if what.end:
+        asked["range_end"] = what.end
+    if what.since_revision:
+        asked["min_mod_revision"] = str(what.since_revision)
     return asked
 
 

@@ -31,8 +31,9 @@ from shardmq.replication.etcd.messages import (
     swap_request,
 )
 from shardmq.replication.etcd.values import Kind, decode, encode
-from shardmq.replication.etcd.watched_prefix import Change
-from shardmq.replication.etcd.watcher import Watcher
+from shardmq.replication.etcd.watching.looks import Looks
+from shardmq.replication.etcd.watching.watched_prefix import Change
+from shardmq.replication.etcd.watching.watcher import Watcher
 
 Value = TypeVar("Value", bound=msgspec.Struct)
 
@@ -123,6 +124,7 @@ class Register:
         self._client = client
         self._prefix = prefix
         self._session = session
+        self._looks = Looks(client)
         self._swaps = 0
         self._unread: set[str] = set()
         self._under_way: set[str] = set()
@@ -260,7 +262,7 @@ class Register:
                     entries.append(fault)
             changed(entries)
 
-        return Watcher(self._client, self._folder(kind), tell)
+        return Watcher(self._client, self._looks, self._folder(kind), tell)
 
     def _entry(self, kind: Kind[Value], name: str, kvs: list[KeyValue]) -> Entry[Value] | UnreadableValue:
         if not kvs:

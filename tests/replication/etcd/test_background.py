@@ -12,7 +12,6 @@ from shardmq.bus.poller import Poller
 from shardmq.cmd.bench.compare.rabbitmq import free_ports
 from shardmq.replication.core.events import GroupRead, GroupSeen, ReadLost, SwapLost, Swapped, SwapRefused
 from shardmq.replication.core.group import Group
-from shardmq.replication.etcd import watcher
 from shardmq.replication.etcd.background import ANSWER_SECONDS, BackgroundRegister
 from shardmq.replication.etcd.errors import Unreachable
 from shardmq.replication.etcd.messages import delete_request, put_request
@@ -20,6 +19,7 @@ from shardmq.replication.etcd.news import Failed, ForGroup, Listed, News, Seen, 
 from shardmq.replication.etcd.register import Entry
 from shardmq.replication.etcd.url import parse
 from shardmq.replication.etcd.values import BROKER, GROUPS, HOSTS, Broker, Host
+from shardmq.replication.etcd.watching import looks
 from tests.hosts.members import Etcd
 
 from .cutting import CuttingProxy
@@ -122,7 +122,7 @@ def test_whoever_asks_while_etcd_is_away_is_told_in_time() -> None:
 
 def test_a_fault_is_told_and_passes(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     caplog.set_level("INFO")
-    monkeypatch.setattr(watcher, "READ_SECONDS", 0.3)
+    monkeypatch.setattr(looks, "READ_SECONDS", 0.3)
     with Etcd(size=1) as alone, owner(alone.url) as one:
         one.register.watch(GROUPS)
         assert one.next(Seen).entries == ()

@@ -1,16 +1,27 @@
 """Calls go from member to member, until their deadline, and say what became of them."""
 
+import contextlib
 import socket
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
+import pytest
+
 from shardmq.replication.etcd.errors import OutcomeUnknown, Refused, Unreachable
-from shardmq.replication.etcd.messages import RangeAnswer, delete_request, put_request, range_request, swap_request
+from shardmq.replication.etcd.messages import (
+    PutAnswer,
+    RangeAnswer,
+    delete_request,
+    put_request,
+    range_request,
+    swap_request,
+)
 from tests.hosts.members import Etcd
 
 from .cutting import CuttingProxy
 from .loop import Asker
+from .slow_proxy import SlowProxy
 
 
 def port_of_nobody() -> int:
@@ -55,6 +66,46 @@ def test_a_frozen_member_is_given_up_for_the_next(etcd: Etcd) -> None:
             assert isinstance(asker.ask(range_request(b"k")), RangeAnswer)
         finally:
             frozen.thaw()
+
+
+def test_a_member_that_answers_late_is_heard(etcd: Etcd) -> None:
+    with SlowProxy(etcd.members[0].port, 0.35) as slow, Asker(f"etcd://127.0.0.1:{slow.port}") as asker:
+        assert isinstance(asker.ask(range_request(b"k"), seconds=1.0), RangeAnswer)
+
+
+def test_what_comes_when_nobody_waits_any_more_leaves_a_connection_for_the_next(etcd: Etcd) -> None:
+    with SlowProxy(etcd.members[0].port, 0.2) as slow, Asker(f"etcd://127.0.0.1:{slow.port}") as asker:
+        assert isinstance(asker.ask(range_request(b"k"), seconds=0.2), Unreachable)
+        passed = time.monotonic() + 0.6
+        asker.until(lambda: time.monotonic() > passed)
+        for _ in range(3):
+            assert isinstance(asker.ask(range_request(b"k")), RangeAnswer)
+        assert slow.accepted == 1
+
+
+def test_a_change_goes_to_the_next_member_alone_where_the_first_cannot_be_connected_to(etcd: Etcd) -> None:
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        full.setblocking(False)
+        with (
+            socket.create_connection(full.getsockname()),  # no other one fits until it is accepted
+            Asker(f"etcd://127.0.0.1:{full.getsockname()[1]},{etcd.hosts}") as asker,
+        ):
+            assert isinstance(asker.ask(put_request(b"k", b"v")), PutAnswer)
+            full.accept()[0].close()
+            accepted: list[socket.socket] = []
+
+            def is_accepted() -> bool:
+                with contextlib.suppress(BlockingIOError):
+                    accepted.append(full.accept()[0])
+                return bool(accepted)
+
+            asker.until(is_accepted)  # the kernel has tried again
+            with accepted[0] as late:
+                late.settimeout(0.3)
+                with pytest.raises(TimeoutError):
+                    late.recv(1)
 
 
 def test_nobody_to_ask_is_told_with_each_members_reason() -> None:

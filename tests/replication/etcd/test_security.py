@@ -9,7 +9,8 @@ import trustme
 from shardmq.cmd.bench.compare.rabbitmq import Absent
 from shardmq.replication.etcd.errors import InvalidUrl, Refused, Unreachable
 from shardmq.replication.etcd.messages import PutAnswer, put_request, range_request
-from shardmq.replication.etcd.watcher import Watcher
+from shardmq.replication.etcd.watching.looks import Looks
+from shardmq.replication.etcd.watching.watcher import Watcher
 from tests.hosts.members import Etcd
 from tests.running import without
 
@@ -91,7 +92,7 @@ def test_who_is_not_let_in_is_told_what_to_check(secured: Etcd, certificates: Pa
 
 def test_a_watcher_that_may_not_read_says_why(secured: Etcd, certificates: Path) -> None:
     with Asker(url(secured, certificates)) as asker:
-        watcher = Watcher(asker.client, b"/other/", lambda _: None)
+        watcher = Watcher(asker.client, Looks(asker.client), b"/other/", lambda _: None)
         asker.until(lambda: watcher.fault)
         assert "permission denied" in str(watcher.fault)
         assert not watcher.confirmed
@@ -101,8 +102,9 @@ def test_a_watcher_that_may_not_read_says_why(secured: Etcd, certificates: Path)
 def test_tokens_that_etcd_forgot_are_renewed_and_the_watcher_goes_on(secured: Etcd, certificates: Path) -> None:
     with Asker(url(secured, certificates)) as asker:
         told: dict[bytes, bytes | None] = {}
+        looks = Looks(asker.client)
         watcher = Watcher(
-            asker.client, b"/mq/w", lambda changes: told.update({change.key: change.value for change in changes})
+            asker.client, looks, b"/mq/w", lambda changes: told.update({change.key: change.value for change in changes})
         )
         assert isinstance(asker.ask(put_request(b"/mq/w", b"1")), PutAnswer)
         asker.until(lambda: told.get(b"/mq/w") == b"1")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmq.replication.etcd.messages import Event, Header, KeyValue, RangeAnswer, WatchAnswer
-from shardmq.replication.etcd.watched_prefix import Change, WatchedPrefix
+from shardmq.replication.etcd.watching.watched_prefix import Change, WatchedPrefix
 
 KEYS = [b"a", b"b", b"c"]
 

@@ -1,13 +1,17 @@
 """A watcher learns the newest values whatever befalls etcd, and is never told of an older one after a newer."""
 
+import re
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
 
 from shardmq.replication.etcd.errors import OutcomeUnknown
 from shardmq.replication.etcd.messages import PutAnswer, delete_request, put_request, range_request
-from shardmq.replication.etcd.watched_prefix import Change
-from shardmq.replication.etcd.watcher import LOOK_SECONDS, Watcher
+from shardmq.replication.etcd.watching.looks import LOOK_SECONDS, Looks
+from shardmq.replication.etcd.watching.watched_prefix import Change
+from shardmq.replication.etcd.watching.watcher import Watcher
+from shardmq.runtime.clock import boottime
 from tests.hosts.members import Etcd
 
 from .loop import Asker
@@ -23,7 +27,7 @@ class Witness:
         self.told = 0
         self._revisions: dict[bytes, int] = {}
         self._asker = asker
-        self.watcher = Watcher(asker.client, PREFIX, self.take)
+        self.watcher = Watcher(asker.client, Looks(asker.client), PREFIX, self.take)
 
     def take(self, changes: list[Change]) -> None:
         self.told += 1
@@ -145,3 +149,36 @@ def test_a_watcher_tells_how_fresh_its_knowledge_is(witness: Witness, asker: Ask
     asker.until(lambda: witness.watcher.confirmed > confirmed)
     assert witness.watcher.confirmed - confirmed >= LOOK_SECONDS / 2
     assert asker.ask(range_request(b"k")).header.revision >= witness.watcher.revision
+
+
+def test_one_reading_a_second_is_for_all_watchers(etcd: Etcd, asker: Asker, writer: Asker) -> None:
+    looks = Looks(asker.client)
+    told: dict[bytes, list[bytes | None]] = {prefix: [] for prefix in (b"/one/", b"/two/", b"/three/")}
+    watchers = [
+        Watcher(
+            asker.client, looks, prefix, lambda changes, prefix=prefix: told[prefix].extend(c.value for c in changes)
+        )
+        for prefix in told
+    ]
+    asker.until(lambda: all(watcher.confirmed for watcher in watchers))
+    before, began = readings(etcd), boottime()
+    asker.until(lambda: all(watcher.confirmed > began + 2 * LOOK_SECONDS for watcher in watchers))
+    assert readings(etcd) - before <= (boottime() - began) / LOOK_SECONDS + 1
+    assert isinstance(writer.ask(put_request(b"/two/a", b"new")), PutAnswer)
+    asker.until(lambda: told[b"/two/"] == [b"new"])
+    watchers.pop().close()
+    asker.until(lambda: all(watcher.confirmed > began + 4 * LOOK_SECONDS for watcher in watchers))
+    for watcher in watchers:
+        watcher.close()
+    assert told == {b"/one/": [], b"/two/": [b"new"], b"/three/": []}
+
+
+def readings(etcd: Etcd) -> int:
+    """How many readings all members were asked for so far."""
+    count = 0.0
+    for member in etcd.members:
+        with urllib.request.urlopen(f"http://{member.host}:{member.port}/metrics", timeout=10) as answer:
+            for line in answer.read().decode().splitlines():
+                if re.match(r'grpc_server_started_total{grpc_method="(Range|Txn)"', line):
+                    count += float(line.split()[-1])
+    return int(count)

@@ -112,6 +112,13 @@ class Connection:
         self._wants_write = True
         self.has_sent = False
 
+    def withdraw(self) -> None:
+        """Take back a request of which no byte has left; it is idle then, or as soon as it is open."""
+        if self._out and not self.has_sent:
+            self._http = h11.Connection(h11.CLIENT)
+            self._out = b""
+            self._wants_write = not self.is_open
+
     def turn(self) -> list[Piece]:
         """Do all that is possible now.
 

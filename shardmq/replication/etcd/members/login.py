@@ -34,10 +34,12 @@ class Login:
         if not self.user:
             self.token = ""
 
-    def forget(self, token: str) -> None:
-        """A member does not know this token; a newer one stays."""
-        if self.user and token == self.token:
+    def forget(self, token: str) -> bool:
+        """A member does not know this token; a newer one stays. Returns whether it was the newest."""
+        is_newest = token == self.token
+        if self.user and is_newest:
             self.token = None
+        return is_newest
 
     def receive(self, outcome: AuthenticateAnswer | EtcdError) -> EtcdError | None:
         """Take the answer to a login.

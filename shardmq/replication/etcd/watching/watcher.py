@@ -11,17 +11,10 @@ from typing import Final
 from shardmq.replication.etcd.answers import Failure, WatchStream
 from shardmq.replication.etcd.client import EtcdClient, Stream
 from shardmq.replication.etcd.errors import EtcdError
-from shardmq.replication.etcd.messages import RangeAnswer, prefix_end, range_request, watch_request
-from shardmq.replication.etcd.watched_prefix import Change, WatchedPrefix
+from shardmq.replication.etcd.messages import Range, RangeAnswer, prefix_end, range_request, watch_request
+from shardmq.replication.etcd.watching.looks import READ_SECONDS, Looks
+from shardmq.replication.etcd.watching.watched_prefix import Change, WatchedPrefix
 from shardmq.runtime.clock import boottime
-
-LOOK_SECONDS: Final = 1.0
-"""Between two readings of what may be new. A stream that does not bring until the next one what one of them has found
-is given up. So who is primary is known within 1.5 s where the member that was to tell is frozen or cut off, in time for
-a failover in 3 s; and by then swaps go to another member."""
-
-READ_SECONDS: Final = 5.0
-"""For one reading, from whichever member."""
 
 PAUSE_SECONDS: Final = 0.25
 """Before a stream is opened again, or a reading that failed is tried again."""
@@ -32,6 +25,7 @@ class Watcher:
 
     Args:
         client: of etcd.
+        looks: by which it looks for what is new.
         prefix: of the keys.
         changed: called from the client's `turn` with what has changed, in order; at first, once, with all there is,
             which may be nothing.
@@ -41,10 +35,13 @@ class Watcher:
         fault: why the last reading failed; None where it did not.
     """
 
-    def __init__(self, client: EtcdClient, prefix: bytes, changed: Callable[[list[Change]], None]) -> None:
+    def __init__(
+        self, client: EtcdClient, looks: Looks, prefix: bytes, changed: Callable[[list[Change]], None]
+    ) -> None:
         self.confirmed = 0.0
         self.fault: EtcdError | None = None
         self._client = client
+        self._looks = looks
         self._start, self._end = prefix, prefix_end(prefix)
         self._changed = changed
         self._known = WatchedPrefix()
@@ -54,7 +51,7 @@ class Watcher:
         self._is_reading = False
         self._is_closed = False
         self._read()
-        client.later(LOOK_SECONDS, self._look)
+        looks.add(self)
 
     @property
     def revision(self) -> int:
@@ -64,6 +61,7 @@ class Watcher:
     def close(self) -> None:
         """End it; nothing is called back any more."""
         self._is_closed = True
+        self._looks.remove(self)
         if self._stream is not None:
             self._stream.end()
 
@@ -71,12 +69,9 @@ class Watcher:
         """Read all keys."""
         if not self._is_reading and not self._is_closed:
             self._is_reading = True
-            self._ask(0, self._has_read)
-
-    def _ask(self, since: int, done: Callable[[float, RangeAnswer | EtcdError], None]) -> None:
-        asked = boottime()
-        request = range_request(self._start, self._end, since)
-        self._client.ask(request, asked + READ_SECONDS, lambda outcome: done(asked, outcome))
+            asked = boottime()
+            request = range_request(self._start, self._end)
+            self._client.ask(request, asked + READ_SECONDS, lambda outcome: self._has_read(asked, outcome))
 
     def _has_read(self, asked: float, outcome: RangeAnswer | EtcdError) -> None:
         self._is_reading = False
@@ -134,17 +129,16 @@ class Watcher:
         else:
             self._client.later(PAUSE_SECONDS, self._follow)
 
-    def _look(self) -> None:
-        """Read what may be new, and give up a stream that has not brought what the last look found."""
-        if self._is_closed:
-            return
-        self._client.later(LOOK_SECONDS, self._look)
+    def next_look(self) -> Range | None:
+        """What may be new; a stream that has not brought what the last look found is given up."""
         if self._owed > self._known.streamed and self._stream is not None:
             self._reopen()
-        if self.confirmed and not self._is_reading:
-            self._ask(self._known.revision + 1, self._has_looked)
+        if not self.confirmed or self._is_reading:
+            return None
+        return Range(self._start, self._end, self._known.revision + 1)
 
-    def _has_looked(self, asked: float, outcome: RangeAnswer | EtcdError) -> None:
+    def has_looked(self, asked: float, outcome: RangeAnswer | EtcdError) -> None:
+        """Take what is new."""
         if self._is_closed:
             return
         if isinstance(outcome, EtcdError):
