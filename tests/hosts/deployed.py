@@ -17,7 +17,7 @@ from tests.hosts.hosts import NAMES, Hosts
 from tests.hosts.members import Etcd, Member, Process
 
 PAGE = ROOT / "docs" / "operations" / "etcd.md"
-QUICK = ("--logger", "zap", "--heartbeat-interval", "50", "--election-timeout", "500", "--bcrypt-cost", "4")
+QUICK = ("--logger", "zap", "--election-timeout", "500", "--bcrypt-cost", "4")
 STOP_SECONDS = 60.0
 
 

@@ -257,7 +257,7 @@ class Etcd:
                     *("--listen-client-urls", client, "--advertise-client-urls", client),
                     *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
                     *("--initial-cluster", cluster, "--initial-cluster-token", self.folder.name),
-                    *("--heartbeat-interval", "50", "--election-timeout", "500", "--logger", "zap"),
+                    *("--election-timeout", "500", "--logger", "zap"),
                     *self._options,
                 ]
             )

@@ -309,13 +309,13 @@ def _remove(name: str) -> None:
     if not Path(f"/run/netns/{name}").exists():
         return
     deadline = time.monotonic() + ENDING_SECONDS
-    while pids := [pid for pid in run("ip", "netns", "pids", name).split() if int(pid) != os.getpid()]:
-        for pid in pids:
-            with suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGKILL)
-        assert time.monotonic() < deadline, f"{pids} in {name} do not end"
-        time.sleep(0.01)
     try:
+        while pids := [pid for pid in run("ip", "netns", "pids", name).split() if int(pid) != os.getpid()]:
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+            assert time.monotonic() < deadline, f"{pids} in {name} do not end"
+            time.sleep(0.01)
         run("ip", "netns", "del", name)
     except RuntimeError:
         if Path(f"/run/netns/{name}").exists():  # else another run has removed it, too
