@@ -19,6 +19,7 @@ import pytest
 import shardmq
 from shardmq.cmd.main import cli
 from shardmq.cmd.run import invocation
+from tests.ports import free_ports
 
 from .manifests import (
     COMPOSE,
@@ -32,7 +33,7 @@ from .manifests import (
     kubernetes_settings,
     pod,
 )
-from .test_units import free_ports, known
+from .test_units import known
 
 PROGRAMS = Path(sys.executable).parent
 SECONDS = 60.0

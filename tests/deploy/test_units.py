@@ -17,6 +17,7 @@ from shardmq.cmd.main import cli
 from shardmq.cmd.run import invocation
 from shardmq.cmd.run.locks import private_directory
 from shardmq.runtime import notify
+from tests.ports import free_ports
 
 DEPLOY = Path(__file__).resolve().parent.parent.parent / "deploy"
 UNITS = sorted([*DEPLOY.glob("*.service"), *DEPLOY.glob("hosts/*.service")])
@@ -46,12 +47,6 @@ def variables(file: Path, is_distributed: bool = False) -> dict[str, str]:
 
 def known(command: click.Command) -> set[str]:
     return {parameter.envvar for parameter in command.params if isinstance(parameter.envvar, str)}
-
-
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [held_one.getsockname()[1] for held_one in sockets]
 
 
 @contextlib.contextmanager

@@ -16,7 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from shardmq.cmd.bench.compare.rabbitmq import Absent, NotStarted, free_ports
+from shardmq.cmd.bench.compare.rabbitmq import Absent, NotStarted
+from tests.ports import free_ports
 from tests.warm import SHARDMQ, warm_process
 
 START_SECONDS = 60.0

@@ -5,11 +5,11 @@ import logging
 
 import pytest
 
-from shardmq.cmd.bench.compare.rabbitmq import free_ports
 from shardmq.management import sampling
 from shardmq.management.sampling import Sampler
 from shardmq.management.state.callers import Callers, Credentials
 from shardmq.management.state.facts import Facts
+from tests.ports import free_ports
 
 
 def test_a_broker_that_is_away_is_told_of_once_and_not_at_the_first_look(

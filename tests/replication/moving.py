@@ -18,7 +18,6 @@ from typing import Any, Self
 import msgspec
 
 from shardmq.bus.curve import CurveKeys
-from shardmq.cmd.bench.compare.rabbitmq import free_ports
 from shardmq.coordinator.process import CoordinatorOptions
 from shardmq.coordinator.process import run as run_coordinator
 from shardmq.gateway.process import GatewayOptions
@@ -29,6 +28,7 @@ from shardmq.replication.etcd.news import Stored
 from shardmq.replication.etcd.url import parse
 from shardmq.replication.etcd.values import BROKER, GROUPS, HOSTS, Broker, Host, Kind
 from tests.hosts.members import state
+from tests.ports import free_ports
 from tests.warm import SHARDMQ, Warm, warm_process
 
 HOST_NAMES = ("a", "b")

@@ -13,7 +13,6 @@ from typing import Any, Self
 
 import msgspec
 
-from shardmq.cmd.bench.compare.rabbitmq import free_ports
 from shardmq.coordinator.process import CoordinatorOptions
 from shardmq.coordinator.process import run as run_coordinator
 from shardmq.replication.core.group import Group
@@ -24,6 +23,7 @@ from shardmq.replication.etcd.values import BROKER, GROUPS, HOSTS, WISHES, Broke
 from shardmq.runtime.notify import SUPERVISOR, die_with_parent
 from shardmq.shards.process import ShardOptions
 from shardmq.shards.process import run as run_shard
+from tests.ports import free_ports
 from tests.warm import Warm, warm_process
 
 from .moving import BROKER_ID, INSECURE, is_listening, until

@@ -12,7 +12,6 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 import shardmq
 from shardmq import errors
-from shardmq.cmd.bench.compare.rabbitmq import free_ports
 from shardmq.spark.connection import shared
 from shardmq.spark.connection.broker import BrokerConnection
 from shardmq.spark.connection.gateways import Route
@@ -21,6 +20,7 @@ from shardmq.spark.topics.batch import TopicReader
 from tests.e2e.traffic import bodies, shard_of
 from tests.faults.ledgers import Client, Consumer, Ledger, Publisher
 from tests.hosts.members import Etcd
+from tests.ports import free_ports
 from tests.warm import warm_process
 
 from .moving import MovingBroker, is_listening, until

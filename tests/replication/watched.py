@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
-from shardmq.cmd.bench.compare.rabbitmq import Absent, free_ports
+from shardmq.cmd.bench.compare.rabbitmq import Absent
 from tests.management.browser import Browser
 from tests.management.metrics.evaluating import Scrape, Scrapes, evaluated, panels, scrape_at
 from tests.management.window import Page, chromium, start_chromium
+from tests.ports import free_ports
 from tests.running import without
 from tests.warm import SHARDMQ, warm_process
 

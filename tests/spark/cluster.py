@@ -4,7 +4,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import sysconfig
@@ -16,6 +15,8 @@ from types import TracebackType
 from typing import IO, Final, Self
 
 import pyspark
+
+from tests.ports import free_ports
 
 HOSTS: Final = ("127.0.0.1", "127.0.0.2")
 START_SECONDS: Final = 120.0
@@ -71,7 +72,7 @@ class Cluster:
 
     def __enter__(self) -> Self:
         try:
-            port = free_port()
+            [port] = free_ports(1)
             self.url = f"spark://127.0.0.1:{port}"
             master = "org.apache.spark.deploy.master.Master"
             self._launch("master", "127.0.0.1", master, "-h", "127.0.0.1", "-p", str(port), "--webui-port", "0")
@@ -204,10 +205,3 @@ class Cluster:
         while words not in log.read_text(errors="replace"):
             assert time.monotonic() < deadline, f"{name} did not say '{words}': {log.read_text()[-3000:]}"
             time.sleep(0.1)
-
-
-def free_port() -> int:
-    """A port that nobody has just now."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port

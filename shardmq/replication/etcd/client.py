@@ -31,6 +31,9 @@ from shardmq.runtime.clock import boottime
 
 Answer = TypeVar("Answer")
 
+TURN_SECONDS_MAX: Final = 60.0
+"""Between two turns, where nothing is waited for but what comes by itself."""
+
 PAUSE_SECONDS: Final = 0.1
 """Between two attempts of a call, once every member had one that failed."""
 
@@ -82,7 +85,7 @@ class EtcdClient:
         times += [call.next_at for call in self._startable(now)]
         times += [call.deadline for call in self._calls]
         times += [when for when, _, _ in self._timers[:1]]
-        return max(0.0, min(times, default=now + 60.0) - now)
+        return max(0.0, min([*times, now + TURN_SECONDS_MAX]) - now)
 
     def ask(self, request: Request[Answer], deadline: float, done: Callable[[Answer | EtcdError], None]) -> None:
         """Send a request.

@@ -4,9 +4,7 @@ import base64
 import contextlib
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
@@ -18,6 +16,7 @@ from shardmq.cmd.run.invocation import command, environment
 from shardmq.replication.core.group import Group
 from shardmq.replication.etcd.values import GROUPS, decode
 from tests.hosts.members import Etcd, Process, Supervisor
+from tests.ports import free_run
 
 NAMES: Final = ("a", "b", "c")
 START_SECONDS: Final = 120.0
@@ -41,7 +40,7 @@ class LoopbackBroker:
         self._prefix = folder.name
         self._join = f"{etcd.url}/{folder.name}"
         self._etcd = f"http://{etcd.members[0].host}:{etcd.members[0].port}"
-        self.port, self._bus_port = free_port(1), free_port(BUS_PORTS)
+        self.port, self._bus_port = free_run(1), free_run(BUS_PORTS)
         network = f"127.{1 + os.getpid() // 250 % 250}.{1 + os.getpid() % 250}"
         self.addresses = {name: f"{network}.{number}" for number, name in enumerate(NAMES, 1)}
         self._folder = folder
@@ -140,13 +139,3 @@ class LoopbackBroker:
 def children(pid: int) -> list[int]:
     """The processes that a process has started."""
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def free_port(count: int) -> int:
-    """The first of so many ports in a row that are free at all addresses, below those that the kernel gives out."""
-    while True:
-        first = random.randrange(10_000, 30_000)
-        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
-            for port in range(first, first + count):
-                stack.enter_context(socket.socket()).bind(("", port))
-            return first

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import pytest
 
 from shardmq.bus.poller import Poller
-from shardmq.cmd.bench.compare.rabbitmq import free_ports
 from shardmq.replication.core.events import GroupRead, GroupSeen, ReadLost, SwapLost, Swapped, SwapRefused
 from shardmq.replication.core.group import Group
 from shardmq.replication.etcd.background import ANSWER_SECONDS, BackgroundRegister
@@ -21,6 +20,7 @@ from shardmq.replication.etcd.url import parse
 from shardmq.replication.etcd.values import BROKER, GROUPS, HOSTS, Broker, Host
 from shardmq.replication.etcd.watching import looks
 from tests.hosts.members import Etcd
+from tests.ports import free_ports
 
 from .cutting import CuttingProxy
 from .loop import SECONDS, Asker
