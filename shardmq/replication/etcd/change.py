@@ -56,7 +56,7 @@ class Change(Generic[Value]):
         self._edit = edit
         self._deadline = deadline
         self._done = done
-        self._unanswered = 0
+        self._seconds = ATTEMPT_SECONDS
         self._lost_marks: set[str] = set()
         self._has_deleted = False
 
@@ -66,8 +66,7 @@ class Change(Generic[Value]):
 
     @property
     def _until(self) -> float:
-        seconds = min(ATTEMPT_SECONDS * float(1 << min(self._unanswered, 8)), ATTEMPT_SECONDS_MAX)
-        return min(self._deadline, boottime() + seconds)
+        return min(self._deadline, boottime() + self._seconds)
 
     def _read(self, outcome: Entry[Value] | EtcdError) -> None:
         if isinstance(outcome, EtcdError):
@@ -109,7 +108,7 @@ class Change(Generic[Value]):
 
     def _fail(self, error: EtcdError) -> None:
         """Try again, where that is of use and there is time."""
-        self._unanswered += 1
+        self._seconds = min(2 * self._seconds, ATTEMPT_SECONDS_MAX)
         is_passing = isinstance(error, (Unreachable, OutcomeUnknown))
         if is_passing and boottime() + AGAIN_SECONDS < self._deadline:
             self._client.later(AGAIN_SECONDS, self.begin)

@@ -3,11 +3,11 @@
 A loop waits until `fileno` is readable or `wait_seconds` have passed, and calls `turn`, from which all callbacks come.
 Times are seconds by CLOCK_BOOTTIME, which goes on while the machine is suspended.
 
-What reads is sent to the next member as well when one takes long, and the first answer counts: a member may be frozen,
-or all may be slow. What changes something is sent once: if its answer is lost, nobody knows, and the error says so.
+What reads is sent to the next member as well when one takes long (a hedged request), and the first answer counts: a
+member may be frozen, or all may be slow. What changes something is sent once: if its answer is lost, nobody knows, and
+the error says so.
 
-A connection is kept when nobody waits for its answer any more, until that has come: were it closed, members that answer
-late would be asked over ever new ones, which takes them (TLS, the first look at a token) longer than an answer.
+A connection whose answer nobody waits for any more is kept until that has come: new ones take etcd longer than answers.
 """
 
 import heapq

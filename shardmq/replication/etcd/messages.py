@@ -162,15 +162,14 @@ def prefix_end(prefix: bytes) -> bytes:
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else b"\0"
 
 
-def range_request(key: bytes, end: bytes = b"", since_revision: int = 0) -> Request[RangeAnswer]:
+def range_request(key: bytes, end: bytes = b"") -> Request[RangeAnswer]:
     """Read a key, or all keys of [key, end), as of the newest revision that a majority has.
 
     Args:
         key: the first one.
         end: behind the last one; empty for one key.
-        since_revision: only what was written in this revision or later.
     """
-    return Request("/v3/kv/range", _json(_range(Range(key, end, since_revision))), RangeAnswer)
+    return Request("/v3/kv/range", _json(_range(Range(key, end))), RangeAnswer)
 
 
 def ranges_request(ranges: Sequence[Range]) -> Request[TxnAnswer]:

@@ -11,11 +11,12 @@ from shardmq.replication.etcd.messages import (
     Event,
     Header,
     KeyValue,
+    Range,
     RangeAnswer,
     TxnAnswer,
     WatchAnswer,
     prefix_end,
-    range_request,
+    ranges_request,
     swap_request,
     watch_request,
 )
@@ -27,7 +28,8 @@ HEADER = (
 
 
 def test_requests_are_protocol_buffers_json() -> None:
-    assert range_request(b"a", b"b", 7).body == b'{"key":"YQ==","range_end":"Yg==","min_mod_revision":"7"}'
+    since = b'{"key":"YQ==","range_end":"Yg==","min_mod_revision":"7"}'
+    assert ranges_request([Range(b"a", b"b", 7)]).body == b'{"success":[{"request_range":%s}]}' % since
     assert swap_request(b"a", b"\xff", 2**62).body == (
         b'{"compare":[{"key":"YQ==","target":"MOD","result":"EQUAL","mod_revision":"4611686018427387904"}],'
         b'"success":[{"request_put":{"key":"YQ==","value":"/w=="}}],"failure":[{"request_range":{"key":"YQ=="}}]}'

@@ -57,7 +57,7 @@ class Call(Generic[Answer]):
 
     def patience(self, members: int) -> float:
         """How long the next one of so many members has before another is asked as well, in seconds."""
-        return min(self.late_seconds * float(1 << min(self.asked // members, 8)), CLOSED_SECONDS)
+        return min(self.late_seconds * 2.0 ** min(self.asked // members, 8), CLOSED_SECONDS)
 
     def note(self, member: Member, reason: str) -> None:
         """A member has brought nothing so far."""

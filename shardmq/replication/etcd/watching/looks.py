@@ -1,7 +1,7 @@
 """What may be new is read every second, for all watchers of a client at once.
 
 A reading has etcd ask a majority whether the member that answers is up to date, however little it brings: with one for
-each watcher, three hosts on which nothing happened took etcd a sixth of a core.
+each watcher, three hosts on which nothing happened took etcd a sixth of a slow core.
 """
 
 from typing import Final, Protocol
