@@ -133,7 +133,7 @@ class GatewayLoop:
         """Send, and stay awake for what that brings; acks alone bring nothing."""
         state = self._state
         began = time.monotonic()
-        asks = any(link.dialer.has_posted for link in state.all_links)
+        asks = [link for link in state.all_links if link.dialer.has_posted]
         clients = len(state.writers)
         written = self._send()
         published, self._serial = state.next_serial - self._serial, state.next_serial
@@ -148,22 +148,24 @@ class GatewayLoop:
             channel.retune()
         following: list[ShardLink] = []
         for link in state.links:
-            link.forward()
+            if link.confirms.growing or link.touched or link.dialer.has_posted:
+                link.forward()
+                if link.may_follow:
+                    following.append(link)
+                else:
+                    self._flush(link)
             if link.newest is not None:
                 age_ms = state.now_ms - link.newest.timestamp_ms
                 state.traffic.delivery_seconds.add(age_ms / 1000)
                 link.newest = None
-            if link.may_follow:
-                following.append(link)
-            else:
-                self._flush(link)
         writers, state.writers = state.writers, []
         written = 0
         for writer in writers:
             written += writer.flush()
         for link in following:
             self._flush(link)
-        self._flush(state.coordinator)  # last: a client that declared waits, and not for the coordinator to hear of it
+        if state.coordinator.dialer.has_posted:  # last: a client that declared waits, not for the coordinator to hear
+            self._flush(state.coordinator)
         return written
 
     def _flush(self, link: ShardLink | CoordinatorLink) -> None:

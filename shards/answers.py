@@ -7,6 +7,8 @@
 Nothing else sends what a pass has posted: what it rests on is on disk, or early_deliveries.py says why it need not be.
 """
 
+import math
+
 from shardmq.bus.listener import Listener
 from shardmq.bus.messages.shard import ToShard
 from shardmq.shards.early_deliveries import (
@@ -29,6 +31,9 @@ class Answers:
         buffer: what it writes.
         publishing: what it confirms.
         listener: whom it says it to.
+
+    Attributes:
+        due_at: monotonic time at which something must be sent at the latest; infinite when nothing must.
     """
 
     def __init__(self, buffer: WriteBuffer, publishing: Publishing, listener: Listener[ToShard]) -> None:
@@ -36,16 +41,12 @@ class Answers:
         self._publishing = publishing
         self._listener = listener
         self._was_early = self._is_put_off = False
-        self._late_until: float | None = None  # monotonic; a confirm waits so long at most
-
-    def wait_seconds(self, now: float) -> float | None:
-        """Return how long until something must be sent; None when nothing must."""
-        return None if self._late_until is None else max(0.0, self._late_until - now)
+        self.due_at = math.inf
 
     def send_early(self, events: Events) -> None:
         """Send deliveries that may leave before the commit of the pass in which this has come, unless it is put off."""
         self._is_put_off = may_be_written_late(events) and self._buffer.put_off()
-        if not self._is_put_off and self._buffer.has_messages_alone and may_leave_early(events):
+        if not self._is_put_off and may_leave_early(events) and self._buffer.has_messages_alone:
             self._was_early = self._listener.flush_all_of(EARLY)
 
     def commit(self, events: Events, is_small: bool) -> bool:
@@ -74,7 +75,7 @@ class Answers:
         """Confirm what is on disk, and send all that was posted, or all but that; returns whether anything was sent."""
         now = self._buffer.now
         if self._publishing.confirm():
-            self._late_until = now + LATE_SECONDS if may_be_late else None
-        elif self._late_until is not None and now >= self._late_until:
-            self._late_until = None
-        return self._listener.flush() if self._late_until is None else self._listener.flush_all_but(LATE)
+            self.due_at = now + LATE_SECONDS if may_be_late else math.inf
+        elif now >= self.due_at:
+            self.due_at = math.inf
+        return self._listener.flush() if self.due_at == math.inf else self._listener.flush_all_but(LATE)

@@ -14,13 +14,7 @@ from typing import Any, Final
 from shardmq.bus.link import LinkLost, LinkOpened
 from shardmq.bus.listener import Listener, Peer, Responder
 from shardmq.bus.messages.base import Call
-from shardmq.bus.messages.shard import (
-    Alarm,
-    Publish,
-    PublishRefusal,
-    ShardRequest,
-    ToShard,
-)
+from shardmq.bus.messages.shard import Alarm, Publish, PublishRefusal, ShardRequest, ToShard
 from shardmq.errors import ReplyCode, RowDamaged
 from shardmq.runtime.clock import SteadyClock
 from shardmq.runtime.memory import memory_default
@@ -41,6 +35,7 @@ from shardmq.shards.handlers.publish import Publishing
 from shardmq.shards.handlers.queues import Administration
 from shardmq.shards.handlers.reads import Reads
 from shardmq.shards.handlers.reservations import Reservations
+from shardmq.shards.handlers.searches import Searches
 from shardmq.shards.handlers.statistics.status import Status
 from shardmq.shards.handlers.transactions import Transactions
 from shardmq.shards.pass_size import bytes_of, is_small
@@ -102,10 +97,9 @@ class ShardLoop:
         self._publishing = Publishing(self._state, self._delays, self._transactions)
         self._answers = Answers(self._buffer, self._publishing, listener)
         self._consuming = Consuming(self._state, self._delays, self._groups)
-        self._atomic_commits = AtomicCommits(self._state, self._consuming)
-        self._dead_letters = DeadLetterSender(self._state)
-        self._reservations = Reservations(self._state)
-        self._reads, self._pulls = Reads(self._state, self._reservations), Pulls(self._state)
+        self._dead_letters, self._reservations = DeadLetterSender(self._state), Reservations(self._state)
+        self._reads, searches, self._pulls = Reads(self._state, self._reservations), Searches(self._state), Pulls(self._state)
+        self._turns = self._state.slices, self._transactions, searches, self._reads, self._pulls
         dropped = self._load(contents)
         self._enrolment = Enrolment(self._state, store.file, store.identity)
         self._copies = StoreCopies(store, self._buffer.demand)
@@ -122,13 +116,14 @@ class ShardLoop:
             **self._publishing.handlers,
             **self._consuming.handlers,
             **self._dead_letters.handlers,
-            **self._atomic_commits.handlers,
+            **AtomicCommits(self._state, self._consuming).handlers,
             **self._administration.handlers,
             **self._transactions.handlers,
             **self._enrolment.handlers,
             **self._copies.handlers,
             **self._reservations.handlers,
             **self._reads.handlers,
+            **searches.handlers,
             **self._pulls.handlers,
             **self._groups.handlers,
             **self._status.handlers,
@@ -176,22 +171,17 @@ class ShardLoop:
 
     def wait_seconds(self) -> float:
         """Return how long a pass may be put off if nothing comes."""
-        if (
-            self._more
-            or self._listener.more
-            or self._state.slices.is_behind
-            or self._state.behind
-            or self._transactions.is_rolling
-            or self._pulls.is_behind
-            or self._copies.is_behind
-        ):
+        state = self._state
+        if self._more or self._listener.more or state.behind or (self._copies.is_engaged and self._copies.is_behind):
             return 0.0
         now = time.monotonic()
-        wait = max(0.0, self._tick_at - now)
-        parts = self._buffer, self._reads, self._answers
-        for other in (self._state.schedule.wait_seconds(), *[part.wait_seconds(now) for part in parts]):
-            if other is not None and other < wait:
+        due_at = min(self._tick_at, self._buffer.due_at, self._answers.due_at)
+        wait = due_at - now if due_at > now else 0.0
+        for part in self._turns:
+            if part.late and (other := part.wait_seconds(now)) is not None and other < wait:
                 wait = other
+        if (other := state.schedule.wait_seconds()) is not None and other < wait:
+            wait = other
         return wait
 
     def run_pass(self, has_come: bool = False) -> bool:
@@ -204,36 +194,40 @@ class ShardLoop:
         if self._listener.is_settled:
             for peer, lost in self._listener.resume(f"{self._name} is not led by another host after all"):
                 self._lost(peer, lost)
-        self._state.schedule.begin()
-        self._state.slices.begin()
-        self._transactions.roll()
-        self._reads.begin()
-        self._pulls.begin()
-        if self._state.behind:
-            self._state.go_on()
+        state, copies = self._state, self._copies
+        state.schedule.begin()
+        for part in self._turns:
+            if part.late:
+                part.begin()
+        if state.behind:
+            state.go_on()
         events: list[Event] = self._listener.receive(has_come)
         self.is_conversing = is_small(events)
         while self._listener.more and bytes_of(events) < PASS_BYTES:
             events += self._listener.receive()
-        events = self._copies.hold_back(events, now)
+        if copies.is_engaged:
+            events = copies.hold_back(events, now)
+        self._carry_out(events)
+        if state.schedule.run_due(state.take_out) or events:
+            self._is_stirred = True
+        due = now >= self._tick_at
+        has_sent = self._finish(due, events)
+        if copies.is_engaged and copies.committed():
+            has_sent = self._listener.flush() or has_sent
+        self._store.rest(now, bool(events))
+        if events:
+            state.measures.ended(len(events), time.monotonic() - now)
+        if due:
+            self._tick(now)
+        return has_sent
+
+    def _carry_out(self, events: list[Event]) -> None:
         handlers = self._handlers
         for peer, message in events:
             try:
                 handlers[type(message)](peer, message)
             except RowDamaged as damage:
                 self._refuse_damaged(peer, message, damage)
-        if self._state.schedule.run_due(self._state.take_out) or events:
-            self._is_stirred = True
-        due = now >= self._tick_at
-        has_sent = self._finish(due, events)
-        if self._copies.committed():
-            has_sent = self._listener.flush() or has_sent
-        self._store.rest(now, bool(events))
-        if events:
-            self._state.measures.ended(len(events), time.monotonic() - now)
-        if due:
-            self._tick(now)
-        return has_sent
 
     def shut(self, reason: str) -> None:
         """Refuse publishes in the next pass, for a reason; "" takes them in again."""
@@ -289,6 +283,33 @@ class ShardLoop:
             Whether anything was sent.
         """
         state = self._state
+        damages = self._deliver()
+        if self._pulls.waiting or state.gone:
+            self._pulls.look()
+        state.rates.touched.update(state.active)
+        state.active.clear()
+        if self._publishing.forwarding.published:
+            self._publishing.tell_gateways()
+        if not damages:
+            self._answers.send_early(events)
+        for found in damages:
+            state.take_out(found)
+        if self._consuming.permitted:
+            self._consuming.end_permits()
+        if self._dead_letters.waiting:
+            self._dead_letters.send()
+        if collect or self._more:
+            self._more = self._store.space.left > 0 and self._compactor.work()  # it writes before it makes room
+        delays = self._delays
+        if delays.pending or delays.others or delays.unwritten:
+            delays.note(self._buffer.now)
+        if state.unrecorded.queues:
+            self._administration.record_used()
+        return self._answers.commit(events, self.is_conversing)
+
+    def _deliver(self) -> list[RowDamaged]:
+        """Deliver what queues have to which something happened; returns what was found damaged."""
+        state = self._state
         damages: list[RowDamaged] = []
         for hosted in state.active.values():
             try:
@@ -304,22 +325,7 @@ class ShardLoop:
                 state.schedule.at(due_ms, partial(self._expire, queue.id, due_ms))
             if queue.outbox is not None or (hosted.readers is not None and hosted.readers.partition.letters):
                 self._dead_letters.look(hosted)
-        self._pulls.look()
-        state.rates.touched.update(state.active)
-        state.active.clear()
-        self._publishing.tell_gateways()
-        if not damages:
-            self._answers.send_early(events)
-        for found in damages:
-            state.take_out(found)
-        self._consuming.end_permits()
-        self._dead_letters.send()
-        if collect or self._more:
-            self._more = self._store.space.left > 0 and self._compactor.work()  # it writes before it makes room
-        self._delays.note(self._buffer.now)
-        if state.unrecorded:
-            self._administration.record_used()
-        return self._answers.commit(events, self.is_conversing)
+        return damages
 
     def _expire(self, number: int, due_ms: int) -> None:
         """The message at a queue's head may have waited for too long."""

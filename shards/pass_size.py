@@ -11,10 +11,9 @@ from shardmq.bus.spinning import CONVERSATION_BYTES, CONVERSATION_EVENTS
 
 def is_small(events: Sequence[tuple[Any, Any]]) -> bool:
     """Whether what came may be said by a client that waits for each answer."""
-    if not 0 < len(events) <= CONVERSATION_EVENTS:
+    if not 0 < len(events) <= CONVERSATION_EVENTS or bytes_of(events) > CONVERSATION_BYTES:
         return False
-    said = sum([entries_of(message) for _, message in events])
-    return said <= CONVERSATION_EVENTS and bytes_of(events) <= CONVERSATION_BYTES
+    return sum([entries_of(message) for _, message in events]) <= CONVERSATION_EVENTS
 
 
 def bytes_of(events: Sequence[tuple[Any, Any]]) -> int:

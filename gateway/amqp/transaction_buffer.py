@@ -39,7 +39,7 @@ class TransactionBuffer:
         outbox: the connection's; what no queue takes returns by it.
     """
 
-    __slots__ = ("_bytes", "_channel", "_open_bytes", "_outbox", "_publishes", "_records", "_settled")
+    __slots__ = ("_bytes", "_channel", "_has_settled", "_open_bytes", "_outbox", "_publishes", "_records", "_settled")
     all_held_bytes: ClassVar[int] = 0
 
     def __init__(self, channel: Channel, outbox: Outbox) -> None:
@@ -49,6 +49,7 @@ class TransactionBuffer:
         self._records: list[bytes] = []  # of the last one
         self._open_bytes = 0  # of these
         self._bytes = 0
+        self._has_settled = False
         self._settled: dict[str, DeliveryTags[HeldDelivery]] = {
             kind: DeliveryTags() for kind in (SETTLED, REQUEUED, REJECTED)
         }
@@ -112,6 +113,7 @@ class TransactionBuffer:
         self._settle(REQUEUED if requeue else REJECTED, first, last)
 
     def _settle(self, kind: str, first: int, last: int) -> None:
+        self._has_settled = True
         settled, tag = self._settled[kind], first
         for held, start, end in self._channel.tags.settle(first, last):
             settled.restore(tag, held, start, end)
@@ -160,7 +162,7 @@ class TransactionBuffer:
         """
         self._close_batch()
         channel = self._channel
-        taken = [(kind, *each) for kind, settled in self._settled.items() for each in settled.settle_all()]
+        taken = self._take_settled() if self._has_settled else []
         settlements = _settlements(taken)
         publishes, self._publishes = self._publishes, []
         size, self._bytes = self._bytes, 0
@@ -184,6 +186,10 @@ class TransactionBuffer:
 
         ChannelCommit(channel.client, publishes, settlements, ended, lambda: channel.is_open).begin()
         channel.client.state.changed()
+
+    def _take_settled(self) -> list[tuple[str, HeldDelivery, int, int]]:
+        self._has_settled = False
+        return [(kind, *each) for kind, settled in self._settled.items() for each in settled.settle_all()]
 
     def _return(self, publish: BufferedPublish) -> None:
         batch = publish.batch

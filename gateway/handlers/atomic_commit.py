@@ -167,7 +167,8 @@ class ChannelCommit:
                 going = replace(batch, timestamp_ms=state.now_ms, origin=state.origin, serial=serial)
                 self._publishes.setdefault(link, []).append(Publish(there, going))
                 self._bytes += cost_of(going)
-                self._may_be_refused |= any(OVERFLOW in state.topology.policies.arguments(queue) for queue in known)
+                if [queue for queue in known if OVERFLOW in state.topology.policies.arguments(queue)]:
+                    self._may_be_refused = True
                 is_taken = True
         if buffered.is_mandatory and not is_taken:
             self._unroutable.append(buffered)

@@ -77,6 +77,7 @@ class ShardLink:
         may_follow: whether clients are written to before the shard: what it is sent they were answered already.
         forwarding: what goes to consumers on its way to it.
         newest: of what was delivered for the first time in this pass; None for nothing.
+        touched: consumers that settled something in this pass, in the order of what they settled first.
     """
 
     may_forward: ClassVar[bool] = True
@@ -108,7 +109,7 @@ class ShardLink:
         self._exclusive: set[Consumer] = set()
         self._out_of_service: set[int] = set()
         self._next_number = 1
-        self._touched: dict[Consumer, None] = {}  # in the order of what they settled first
+        self.touched: dict[Consumer, None] = {}
         self._is_urgent = False  # what waits is to be sent, though the shard has publishes to answer
         requests = self._requests = Requests(dialer, name, self._before_request, exists, self._is_wanted)
         self.ask, self.look = requests.ask, requests.look
@@ -173,7 +174,7 @@ class ShardLink:
     @property
     def is_carried_out(self) -> bool:
         """Whether the shard is known to have carried out all that was posted from here."""
-        return self._requests.is_quiet and not (self.confirms.growing or self._touched)
+        return self._requests.is_quiet and not (self.confirms.growing or self.touched)
 
     @property
     def is_quiet(self) -> bool:
@@ -187,7 +188,7 @@ class ShardLink:
         """
         if not (consumer.is_plain and self.knows_all) or consumer.queue in self._out_of_service:
             return False
-        if self.confirms.growing or not self.confirms.is_settled or self._touched:
+        if self.confirms.growing or not self.confirms.is_settled or self.touched:
             return False  # deliveries of what was published and acknowledged before come before the answer
         if consumer.queue in [other.queue for other in self._exclusive]:
             return False
@@ -242,7 +243,7 @@ class ShardLink:
             ranges[-1] = (ranges[-1][0], end)
         else:
             ranges.append((start, end))
-        self._touched[consumer] = None
+        self.touched[consumer] = None
 
     def nack(self, consumer: Consumer, start: int, end: int, requeue: bool, delay_ms: int = 0) -> None:
         """Reject messages [start, end): back to their place, after a while; or dead-lettered or dropped."""
@@ -267,8 +268,8 @@ class ShardLink:
         self._changed()
 
     def _post_settlements(self) -> None:
-        post_acks(self._touched, self.dialer.post)
-        self._touched.clear()
+        post_acks(self.touched, self.dialer.post)
+        self.touched.clear()
 
     def _on_delivered(self, message: Delivered) -> None:
         if not message.redelivered:
@@ -320,25 +321,24 @@ class ShardLink:
 
     def forward(self) -> None:
         """Give consumers what they may have on its way; where that is all there is, clients are written to first."""
-        if self.confirms.forward() and not self._is_urgent:
+        if self.confirms.growing and self.confirms.forward() and not self._is_urgent:
             self.may_follow = True
         if self.forwarding.newest is not None:
             self.newest, self.forwarding.newest = self.forwarding.newest, None
 
     def flush(self) -> bool:
         """Send what was gathered, as one envelope, unless it may gather on; returns whether anything was sent."""
-        is_due = self.confirms.growing or self._touched or self.dialer.has_posted
-        if not is_due or (self.confirms.may_gather and not self._is_urgent):
+        if self.confirms.may_gather and not self._is_urgent:
             return False
         self._is_urgent = self.may_follow = False
         self.confirms.send()
-        if self._touched:
+        if self.touched:
             self._post_settlements()
         return self.dialer.flush()
 
     def _on_confirmed(self, message: Confirmed) -> None:
         self.confirms.on_confirmed(message)
-        if self.confirms.growing or self._touched or self.dialer.has_posted:  # it may go now
+        if self.confirms.growing or self.touched or self.dialer.has_posted:  # it may go now
             self._changed()
 
     def tick(self, now: float) -> None:
@@ -390,9 +390,9 @@ class ShardLink:
             self.confirms.keep()
         else:
             self.confirms.lost(f"{self.name} went away before it confirmed: {UNCERTAIN} ({lost.reason})")
-        for consumer in self._touched:
+        for consumer in self.touched:
             consumer.settled = []
-        self._touched.clear()
+        self.touched.clear()
         for consumer in list(self._consumers.values()):
             consumer.repay()
         self._requests.lost(lost)

@@ -4,6 +4,7 @@ All shards stand still before any of them settles what it copies: nothing that m
 letter does, is in neither copy.
 """
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +30,10 @@ class StoreCopies:
     Args:
         store: what is copied.
         demand: has everything that is decided written with this pass.
+
+    Attributes:
+        is_engaged: whether events are held back, or were and are to be carried out; in all other passes there is
+            nothing to do.
     """
 
     def __init__(self, store: Store, demand: Callable[[], None]) -> None:
@@ -40,7 +45,7 @@ class StoreCopies:
         self._copy: StoreCopy | None = None
         self._teller: Peer | None = None
         self._told_at = 0.0
-        self._now = 0.0
+        self.is_engaged = False
         self.handlers: Final[dict[type, Callable[[Any, Any], None]]] = {Hold: self._hold, Copy: self._begin}
 
     @property
@@ -55,10 +60,8 @@ class StoreCopies:
 
     def hold_back(self, events: list[Event], now: float) -> list[Event]:
         """Return the events to carry out now, with those held back before."""
-        self._now = now
         if self._holds_until is None:
-            if not self._held:
-                return events
+            self.is_engaged = False
             held, self._held = self._held, []
             return held + events
         self._held += [event for event in events if event[0].role != COORDINATOR]
@@ -110,7 +113,8 @@ class StoreCopies:
 
     def _hold(self, responder: Responder[None], _message: Hold) -> None:
         self.close()  # an earlier backup has failed, elsewhere
-        self._holds_until = self._now + HOLD_SECONDS
+        self._holds_until = time.monotonic() + HOLD_SECONDS
+        self.is_engaged = True
         responder.answer(None)
 
     def _begin(self, responder: Responder[None], message: Copy) -> None:

@@ -45,6 +45,9 @@ class Consuming:
         state: the queues.
         delays: for what is returned with a delay.
         groups: for consumers that are members of groups.
+
+    Attributes:
+        permitted: consumers that were given a permit in this pass.
     """
 
     def __init__(self, state: ShardState, delays: DelayedMessages, groups: Groups) -> None:
@@ -65,7 +68,7 @@ class Consuming:
             Permit: self._permit,
             Declined: self._declined,
         }
-        self._permitted: list[Consumer] = []  # in this pass
+        self.permitted: list[Consumer] = []
 
     def lost(self, client: PeerState) -> None:
         """Remove the consumers of a session that is over."""
@@ -273,7 +276,7 @@ class Consuming:
         if consumer is not None:
             consumer.permit = message.size
             consumer.is_asking = False
-            self._permitted.append(consumer)
+            self.permitted.append(consumer)
             self._stir(consumer)
 
     def _declined(self, peer: Peer, message: Declined) -> None:
@@ -284,7 +287,7 @@ class Consuming:
 
     def end_permits(self) -> None:
         """The pass ends, and all consumers had their turn: give permits back that were not used."""
-        permitted, self._permitted = self._permitted, []
+        permitted, self.permitted = self.permitted, []
         for consumer in permitted:
             if consumer.permit:
                 consumer.peer.post(Spent(consumer.number, consumer.permit, 0))

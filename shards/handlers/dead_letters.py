@@ -46,12 +46,15 @@ class DeadLetterSender:
 
     Args:
         state: the queues.
+
+    Attributes:
+        waiting: the queues that have any to send.
     """
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
         self._gateways: deque[Peer] = deque()
-        self._waiting: dict[Key, HostedQueue] = {}
+        self.waiting: dict[Key, HostedQueue] = {}
         self._out: dict[Key, list[_Letter]] = {}
         self._dead_letters = self._bytes = 0
         self.handlers: dict[type, Callable[[Any, Any], None]] = {
@@ -78,17 +81,17 @@ class DeadLetterSender:
         """Note a queue that may have new dead letters."""
         queue = hosted.queue
         if queue.outbox is not None and queue.outbox.waiting:
-            self._waiting[queue.id, ""] = hosted
+            self.waiting[queue.id, ""] = hosted
         elif isinstance(queue, Partition):
             for group in queue.letters:
-                self._waiting[queue.id, group] = hosted
+                self.waiting[queue.id, group] = hosted
             queue.letters.clear()
 
     def send(self) -> None:
         """Send as many as may be under way, queue by queue, to the gateways in turn."""
-        while self._waiting and self._gateways and self._dead_letters < LETTERS_MAX and self._bytes < LETTERS_BYTES_MAX:
-            key, hosted = next(iter(self._waiting.items()))
-            del self._waiting[key]
+        while self.waiting and self._gateways and self._dead_letters < LETTERS_MAX and self._bytes < LETTERS_BYTES_MAX:
+            key, hosted = next(iter(self.waiting.items()))
+            del self.waiting[key]
             outbox = hosted.outbox(key[1])
             if hosted.is_gone or outbox is None:
                 continue
@@ -100,7 +103,7 @@ class DeadLetterSender:
             for dead_letter in dead:
                 self._post(key, hosted, dead_letter)
             if outbox.waiting:
-                self._waiting[key] = hosted
+                self.waiting[key] = hosted
             elif not dead:
                 hosted.close_group(key[1])  # retention has dropped them
 
@@ -120,8 +123,8 @@ class DeadLetterSender:
 
     def retire(self, number: int) -> None:
         """Forget the dead letters of a queue that is deleted, those under way included."""
-        for key in [key for key in self._waiting if key[0] == number]:
-            del self._waiting[key]
+        for key in [key for key in self.waiting if key[0] == number]:
+            del self.waiting[key]
         for key in [key for key in self._out if key[0] == number]:
             for letter in self._out[key][:]:
                 self._done(key, letter)
@@ -159,7 +162,7 @@ class DeadLetterSender:
         outbox = hosted.outbox(key[1]) if hosted is not None else None
         if hosted is not None and outbox is not None:
             outbox.retry(ranges)
-            self._waiting[key] = hosted
+            self.waiting[key] = hosted
 
     def _done(self, key: Key, letter: _Letter) -> None:
         dead_letters = self._out[key]

@@ -67,6 +67,9 @@ class Decisions:
         delays: for what joins them later.
         attempts: what is staged; attempts of which nothing is left are removed.
         groups: whose offsets transactions commit.
+
+    Attributes:
+        concluding: what is being carried out, by transaction.
     """
 
     def __init__(self, state: ShardState, delays: DelayedMessages, attempts: Attempts, groups: Groups) -> None:
@@ -75,7 +78,7 @@ class Decisions:
         self._delays = delays
         self._attempts = attempts
         self._groups = groups
-        self._concluding: dict[int, Conclusion] = {}
+        self.concluding: dict[int, Conclusion] = {}
         self._stuck: dict[int, Conclusion] = {}  # all was done that can be
         self._is_held = False  # all of these wait for room on the disk
         groups.replaced = self._try_again
@@ -83,11 +86,11 @@ class Decisions:
     @property
     def is_due(self) -> bool:
         """Whether something is to be carried out now."""
-        return bool(self._concluding) and not self._is_held
+        return bool(self.concluding) and not self._is_held
 
     def is_under_way(self, transaction: int) -> bool:
         """Whether a decision is being carried out."""
-        return transaction in self._concluding
+        return transaction in self.concluding
 
     def why_stuck(self, transaction: int) -> str | None:
         """Return why the rest of a decision cannot be carried out; None where it can."""
@@ -101,33 +104,30 @@ class Decisions:
             transaction: its number.
             attempts: that count, in order; none of them where it is aborted.
         """
-        self._concluding[transaction] = Conclusion(transaction, attempts)
+        self.concluding[transaction] = Conclusion(transaction, attempts)
         self._groups.staged.decided(transaction)
         self._is_held = False
 
     def wait(self, transaction: int, responder: Responder[None]) -> None:
         """Answer a request when a decision is carried out."""
-        self._concluding[transaction].asked.append(responder)
+        self.concluding[transaction].asked.append(responder)
 
     def carry_out(self) -> None:
         """Carry out a portion. What is to disappear makes room on the disk, and need not wait for it."""
-        if not self._concluding:
-            self._is_held = False
-            return
-        joining = [each for each in self._concluding.values() if each.attempts]
+        joining = [each for each in self.concluding.values() if each.attempts]
         is_cramped = bool(joining) and not self._store.has_room(ROLL_ROOM_BYTES)
-        self._is_held = is_cramped and len(joining) == len(self._concluding)
+        self._is_held = is_cramped and len(joining) == len(self.concluding)
         room = ROLL_BYTES
-        for transaction in list(self._concluding):
+        for transaction in list(self.concluding):
             if room <= 0:
                 break
-            if is_cramped and self._concluding[transaction].attempts:
+            if is_cramped and self.concluding[transaction].attempts:
                 continue
-            conclusion = self._concluding.pop(transaction)
+            conclusion = self.concluding.pop(transaction)
             here = self._attempts[transaction]
             room = self._join(conclusion, here, room) if conclusion.attempts else self._drop(conclusion, here, room)
             if conclusion.attempts or len(here) > len(conclusion.kept):
-                self._concluding[transaction] = conclusion  # behind all others
+                self.concluding[transaction] = conclusion  # behind all others
             elif here:
                 self._stick(conclusion)
             else:

@@ -44,15 +44,14 @@ class DelayedMessages:
     Attributes:
         pending: how many there are.
         others: how many groups have messages that wait; they are kept with the group.
+        unwritten: by queue, when the first is due of those that the store does not show yet.
     """
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
         self._serial = 0
         self._noted_at = 0.0
-        self._unwritten: dict[
-            int, int
-        ] = {}  # by queue, when the first is due of those that the store does not show yet
+        self.unwritten: dict[int, int] = {}
         self.pending = self.others = 0
 
     def scan(self, stored: Mapping[int, RecoveredQueue]) -> tuple[dict[int, tuple[int, int]], dict[int, Ranges]]:
@@ -132,7 +131,7 @@ class DelayedMessages:
 
     def note(self, now: float) -> None:
         """End a pass; note the time if that is due: after a restart of the machine it must not go back."""
-        self._unwritten.clear()
+        self.unwritten.clear()
         if (self.pending or self.others) and now - self._noted_at >= NOTE_SECONDS:
             self._noted_at = now
             self._state.buffer.note(self._state.clock.note())
@@ -141,7 +140,7 @@ class DelayedMessages:
         self._state.buffer.wait(timer)
         hosted.delayed += timer.messages
         self.pending += timer.messages
-        self._unwritten[timer.queue] = min(timer.due_ms, self._unwritten.get(timer.queue, timer.due_ms))
+        self.unwritten[timer.queue] = min(timer.due_ms, self.unwritten.get(timer.queue, timer.due_ms))
         self._expect(hosted, timer.due_ms)
 
     def _expect(self, hosted: HostedQueue, due_ms: int) -> None:
@@ -171,7 +170,7 @@ class DelayedMessages:
                 self.publish(hosted, timer.batch, now_ms)
         if timers:
             state.active[queue.id] = hosted
-        unwritten = self._unwritten.get(queue.id)
+        unwritten = self.unwritten.get(queue.id)
         if unwritten is not None and (following is None or unwritten < following):
             following = unwritten
         if following is not None:

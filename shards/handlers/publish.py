@@ -32,6 +32,9 @@ class Publishing:
         state: the queues.
         delays: for what is published with a delay.
         transactions: for what is published in one.
+
+    Attributes:
+        forwarding: what gateways gave consumers before it came here.
     """
 
     def __init__(self, state: ShardState, delays: DelayedMessages, transactions: Transactions) -> None:
@@ -41,7 +44,7 @@ class Publishing:
         self._bodies = state.store.bodies
         self._delays = delays
         self._transactions = transactions
-        self._forwarding = Forwarding(state.peers)
+        self.forwarding = Forwarding(state.peers)
         self._confirming: dict[Peer, PeerState] = {}
         self.handlers: dict[type, Callable[[Any, Any], None]] = {
             Publish: self._publish,
@@ -60,7 +63,7 @@ class Publishing:
 
     def tell_gateways(self) -> None:
         """Tell gateways what they may forward, when consumers have got what they may have."""
-        self._forwarding.tell(self._transactions.is_any_open)
+        self.forwarding.tell(self._transactions.is_any_open)
 
     def lost(self, peer: Peer) -> None:
         """A session is over: nobody waits for its confirms."""
@@ -101,7 +104,7 @@ class Publishing:
                 hosted.queue.append(batch)
                 self._active[number] = hosted
                 if message.forwarded:
-                    self._forwarding.look_later(peer, hosted)
+                    self.forwarding.look_later(peer, hosted)
         if refused is not None:
             self._refuse(peer, client, message, *refused)
 
@@ -132,7 +135,7 @@ class Publishing:
                 else:
                     taken = self._take(hosted, batch, 0) if hosted.refuses else hosted.queue.append(batch)
                     if consumer:
-                        self._forwarding.look_later(peer, hosted)
+                        self.forwarding.look_later(peer, hosted)
             except RowDamaged as damage:
                 self._refuse_damaged(peer, number, damage)
                 continue
@@ -143,7 +146,7 @@ class Publishing:
     def _take_forwarded(
         self, hosted: HostedQueue, client: PeerState, batch: RecordBatch, consumer: int, first: int
     ) -> int:
-        return self._forwarding.append(hosted, batch, client.consumers.get(consumer), first)
+        return self.forwarding.append(hosted, batch, client.consumers.get(consumer), first)
 
     def _refuse_damaged(self, peer: Peer, number: int, damage: RowDamaged) -> None:
         """Take a queue out of service of which something is damaged, and refuse the publish to it that met that."""

@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from shardmq.bus.listener import Responder
-from shardmq.bus.messages.reads import Read, Search, SearchDead, SeenBatch, Slices
+from shardmq.bus.messages.reads import Read, SeenBatch, Slices
 from shardmq.errors import ReplyCode, RowDamaged
 from shardmq.shards.handlers.reservations import ActiveReservation, Reservations
-from shardmq.shards.handlers.searches import Searches
 from shardmq.shards.queues.delivery import SUBQUEUE_BITS, Delivery
 from shardmq.shards.queues.plain_queue import PEEK_BYTES
 from shardmq.shards.queues.queue import Queue
 from shardmq.shards.segments.segment import Ranges
 from shardmq.shards.state.shard import ShardState
+from shardmq.shards.state.sliced_work import PassBudget
 
 PASS_BYTES: Final = 4 * PEEK_BYTES
 """About how many bytes are shown in one pass, or read to find what to show: a hundred readers wait for one another, and
@@ -36,31 +36,26 @@ class Reads:
     Args:
         state: the queues.
         reservations: what is reserved in them.
+
+    Attributes:
+        late: reads for another pass: this one has shown enough.
     """
 
     def __init__(self, state: ShardState, reservations: Reservations) -> None:
         self._state = state
         self._reservations = reservations
-        self._waiting: deque[tuple[Responder[tuple[Sequence[SeenBatch], int | None]], Read]] = deque()
-        self._searches = Searches(state)
-        self._room = PASS_BYTES
-        self.handlers: dict[type, Callable[[Any, Any], None]] = {
-            Slices: self._slices,
-            Read: self._read,
-            Search: self._searches.take,
-            SearchDead: self._searches.take,
-        }
+        self.late: deque[tuple[Responder[tuple[Sequence[SeenBatch], int | None]], Read]] = deque()
+        self._budget = PassBudget(state.buffer)
+        self.handlers: dict[type, Callable[[Any, Any], None]] = {Slices: self._slices, Read: self._read}
 
-    def wait_seconds(self, now: float) -> float | None:
-        """Return when readers or searches want another pass, in seconds from now; None where none do."""
-        return 0.0 if self._waiting else self._searches.wait_seconds(now)
+    def wait_seconds(self, _now: float) -> float | None:
+        """Return when the next turn is, in seconds from now; None where nobody waits for it."""
+        return 0.0 if self.late else None
 
     def begin(self) -> None:
-        """A pass begins: readers that wait have their turn, and searches go on for a moment."""
-        self._searches.begin()
-        self._room = PASS_BYTES
-        while self._waiting and self._room > 0:
-            responder, message = self._waiting.popleft()
+        """A pass begins: readers that wait have their turn."""
+        while self.late and self._budget.left(PASS_BYTES) > 0:
+            responder, message = self.late.popleft()
             if responder.peer in self._state.peers:
                 try:
                     self._show(responder, message)
@@ -83,10 +78,10 @@ class Reads:
         responder.answer(slices_of(ranges, message.count))
 
     def _read(self, responder: Responder[tuple[Sequence[SeenBatch], int | None]], message: Read) -> None:
-        if self._room > 0 and not self._waiting:
+        if self._budget.left(PASS_BYTES) > 0 and not self.late:
             self._show(responder, message)
         else:
-            self._waiting.append((responder, message))
+            self.late.append((responder, message))
 
     def _show(self, responder: Responder[tuple[Sequence[SeenBatch], int | None]], message: Read) -> None:
         hosted = self._state.found(responder, message.queue)
@@ -109,7 +104,7 @@ class Reads:
         read_once_bytes = self._state.buffer.read_once_bytes
         deliveries, following = _shown(hosted.queue, held, message)
         shown = sum([len(delivery.batch.records) for delivery in deliveries])
-        self._room -= max(shown, self._state.buffer.read_once_bytes - read_once_bytes)
+        self._budget.spend(max(shown, self._state.buffer.read_once_bytes - read_once_bytes))
         responder.answer((deliveries, following))
 
 

@@ -8,7 +8,7 @@ is kept from one answer to the next: who goes on says where, and who does not ha
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Final
 
@@ -74,22 +74,26 @@ class Searches:
 
     Args:
         state: the queues.
+
+    Attributes:
+        late: searches that are under way.
     """
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
-        self._running: deque[_Running] = deque()
+        self.late: deque[_Running] = deque()
         self._waiting: deque[tuple[Responder[Any], Search | SearchDead]] = deque()
         self._next_at = 0.0
         self._passes = 0  # that had brought something at the last slice
+        self.handlers: dict[type, Callable[[Any, Any], None]] = {Search: self._take, SearchDead: self._take}
 
     def wait_seconds(self, now: float) -> float | None:
         """Return when the next slice is due, in seconds from now; None where there is no search."""
-        return max(0.0, self._next_at - now) if self._running else None
+        return max(0.0, self._next_at - now) if self.late else None
 
-    def take(self, responder: Responder[Any], message: Search | SearchDead) -> None:
+    def _take(self, responder: Responder[Any], message: Search | SearchDead) -> None:
         """Take a search; it has its first slice in the next pass."""
-        if len(self._running) < RUNNING_MAX:
+        if len(self.late) < RUNNING_MAX:
             self._begin(responder, message)
         elif len(self._waiting) < WAITING_MAX:
             self._waiting.append((responder, message))
@@ -100,16 +104,16 @@ class Searches:
     def begin(self) -> None:
         """A pass begins: one search has its slice, and what is left of it is the next one's."""
         now = time.monotonic()
-        if not self._running or now < self._next_at:
+        if not self.late or now < self._next_at:
             return
         deadline = now + SLICE_SECONDS
-        for _ in range(len(self._running)):
-            search = self._running.popleft()
+        for _ in range(len(self.late)):
+            search = self.late.popleft()
             if self._slice(search, deadline):
-                self._running.append(search)
+                self.late.append(search)
             if time.monotonic() >= deadline:
                 break
-        while self._waiting and len(self._running) < RUNNING_MAX:
+        while self._waiting and len(self.late) < RUNNING_MAX:
             self._begin(*self._waiting.popleft())
         passes = self._state.measures.passes
         self._next_at = time.monotonic() + PAUSE_SECONDS if passes != self._passes else 0.0
@@ -120,7 +124,7 @@ class Searches:
         if hosted is None or responder.peer not in self._state.peers:
             return
         try:
-            self._running.append(_Running(responder, message, hosted.queue))
+            self.late.append(_Running(responder, message, hosted.queue))
         except RequestError as refusal:
             responder.refuse(refusal.code, refusal.text)
 

@@ -287,15 +287,16 @@ class Transactions:
         return bool(self._attempts)
 
     @property
-    def is_rolling(self) -> bool:
-        """Whether something that is decided is to be carried out now."""
-        return bool(self._checking) or self._decisions.is_due
+    def late(self) -> bool:
+        """Whether something waits for its turn."""
+        return bool(self._checking or self._wide or self._decisions.concluding)
 
-    def roll(self) -> None:
-        """Carry out a portion of what is decided.
+    def wait_seconds(self, _now: float) -> float | None:
+        """Return when something that is decided is to be carried out, in seconds from now; None for nothing."""
+        return 0.0 if self._checking or self._decisions.is_due else None
 
-        Called at the start of a pass, when what the passes before wrote can be found in the store.
-        """
+    def begin(self) -> None:
+        """A pass begins: a portion of what is decided is carried out; what the passes before wrote is in the store."""
         for attempt in self._wide:
             attempt.narrow()
         self._wide.clear()

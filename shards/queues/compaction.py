@@ -82,9 +82,6 @@ class Compactor:
             spent += self._merge(subqueue, budget - spent)
         return spent
 
-    def _old(self, segment: Segment) -> bool:
-        return segment.born + _AGE_SECONDS <= self._buffer.now
-
     def _copy_sparse(self, subqueue: Compactable, budget: int) -> int:
         """Copy what lives out of segments that are less than half alive, neighbours together."""
         spent = place = 0
@@ -105,34 +102,35 @@ class Compactor:
         return spent
 
     def _sparse(self, segment: Segment) -> bool:
-        return segment.live * 2 < segment.count and self._old(segment)
+        return segment.live * 2 < segment.count and segment.born + _AGE_SECONDS <= self._buffer.now
 
     def _merge(self, subqueue: Compactable, budget: int) -> int:
         """Merge what is small, from the newest backwards, up to a segment that is not."""
         segments = subqueue.index.segments
         spent = 0
         stop = len(segments)
-        while stop and not self._old(segments[stop - 1]):
+        old = self._buffer.now - _AGE_SECONDS  # of thousands, each is looked at ten times before it is
+        while stop and segments[stop - 1].born > old:
             stop -= 1
         subqueue.young = len(segments) - stop
         while stop and spent < budget:
-            kind = _size_class(segments[stop - 1])
-            if kind is None:
+            newest = segments[stop - 1]
+            least, below = _size_class(newest.bytes)
+            if not below:
                 break
             start = stop - 1
-            size = segments[start].bytes
-            while start and size < budget and self._joins(segments[start - 1], segments[start], kind):
+            size = newest.bytes
+            while start and size < budget:
+                left = segments[start - 1]
+                if not least <= left.bytes < below or left.born > old or not _alike(left, newest):
+                    break  # what was copied a moment ago is left alone, too
                 start -= 1
-                size += segments[start].bytes
+                size += left.bytes
             if stop - start >= MERGE_SEGMENTS:
                 self._rewrite(subqueue, start, stop)
                 spent += size
             stop = start
         return spent
-
-    def _joins(self, left: Segment, right: Segment, kind: int) -> bool:
-        """Whether `left` may be merged with its neighbour: what was copied a moment ago is left alone, too."""
-        return _size_class(left) == kind and self._old(left) and _alike(left, right)
 
     def _rewrite(self, subqueue: Compactable, start: int, stop: int) -> int:
         """Put the live messages of some neighbours into new segments; returns how many those are."""
@@ -176,11 +174,11 @@ def _alike(left: Segment, right: Segment) -> bool:
     return left.durable is right.durable and left.stored is right.stored
 
 
-def _size_class(segment: Segment) -> int | None:
-    """0 for tiny, 1 for small, None for those that are well as they are."""
-    if segment.bytes < _TINY_BYTES:
-        return 0
-    return 1 if segment.bytes < _SMALL_BYTES else None
+def _size_class(size: int) -> tuple[int, int]:
+    """Least size, and the size above all, of segments that are merged with one of `size` bytes; (0, 0) for none."""
+    if size < _TINY_BYTES:
+        return 0, _TINY_BYTES
+    return (_TINY_BYTES, _SMALL_BYTES) if size < _SMALL_BYTES else (0, 0)
 
 
 def _joined(batches: list[NumberedBatch]) -> list[NumberedBatch]:

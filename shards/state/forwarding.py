@@ -21,15 +21,18 @@ class Forwarding:
 
     Args:
         peers: what is known of each.
+
+    Attributes:
+        published: the queues that were published to in this pass, and by whom, of those that may be forwarded.
     """
 
     def __init__(self, peers: dict[Peer, PeerState]) -> None:
         self._peers = peers
-        self._published: dict[HostedQueue, Peer] = {}  # in this pass, to these queues
+        self.published: dict[HostedQueue, Peer] = {}
 
     def look_later(self, peer: Peer, hosted: HostedQueue) -> None:
         """Look at the end of the pass whether a gateway may forward what it publishes next to a queue."""
-        self._published[hosted] = peer
+        self.published[hosted] = peer
 
     def tell(self, is_staging: bool) -> None:
         """Tell gateways for which queues they may forward, when consumers have got what they may have.
@@ -38,11 +41,11 @@ class Forwarding:
             is_staging: transactions may put messages into any queue, without their gateway.
         """
         if is_staging:
-            self._published.clear()
-        if not self._published:
+            self.published.clear()
+        if not self.published:
             return
         told: dict[Peer, MayForward] = {}
-        for hosted, peer in self._published.items():
+        for hosted, peer in self.published.items():
             queue, consumer = hosted.queue, _alone(hosted)
             if consumer is None or consumer.peer is not peer or peer not in self._peers:
                 continue
@@ -51,7 +54,7 @@ class Forwarding:
                 told[peer] = MayForward([], [], self._peers[peer].published)
             told[peer].consumers.append(consumer.number)
             told[peer].firsts.append(queue.next)
-        self._published.clear()
+        self.published.clear()
         for peer, message in told.items():
             peer.post(message)
 

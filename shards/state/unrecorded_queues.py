@@ -12,27 +12,28 @@ from shardmq.topology.entities import Queue
 
 
 class UnrecordedQueues:
-    """The new queues of a shard, of which nothing may be written yet."""
+    """The new queues of a shard, of which nothing may be written yet.
 
-    __slots__ = ("_queues", "_untold")
+    Attributes:
+        queues: they, by id.
+    """
+
+    __slots__ = ("_untold", "queues")
 
     def __init__(self) -> None:
-        self._queues: dict[int, Queue] = {}
+        self.queues: dict[int, Queue] = {}
         self._untold: set[int] = set()  # of those, what the coordinator has not told in its session
 
-    def __len__(self) -> int:
-        return len(self._queues)
-
     def __contains__(self, number: object) -> bool:
-        return number in self._queues
+        return number in self.queues
 
     def add(self, queue: Queue) -> None:
         """Take in a new queue, or what one is to be now."""
-        self._queues[queue.id] = queue
+        self.queues[queue.id] = queue
 
     def begin_session(self) -> None:
         """Note that a coordinator has enrolled the shard: it is about to tell which queues there are."""
-        self._untold = set(self._queues)
+        self._untold = set(self.queues)
 
     def told(self, number: int) -> None:
         """Note that the coordinator that has called knows a queue."""
@@ -40,7 +41,7 @@ class UnrecordedQueues:
 
     def remove(self, number: int) -> None:
         """Forget a queue that is deleted."""
-        self._queues.pop(number, None)
+        self.queues.pop(number, None)
         self._untold.discard(number)
 
     def take_lost(self) -> list[int]:
@@ -52,11 +53,11 @@ class UnrecordedQueues:
 
     def take_recorded(self, last: int) -> list[Queue]:
         """Take out the queues up to an id, which the coordinator has on disk."""
-        return self.take(number for number in list(self._queues) if number <= last)
+        return self.take(number for number in list(self.queues) if number <= last)
 
     def take(self, numbers: Iterable[int]) -> list[Queue]:
         """Take out those of some queues that are among these."""
-        taken = [self._queues[number] for number in numbers if number in self._queues]
+        taken = [self.queues[number] for number in numbers if number in self.queues]
         for queue in taken:
             self.remove(queue.id)
         return taken

@@ -6,6 +6,7 @@ After a crash in between, those messages are delivered again, marked redelivered
 answer: the coordinator has them on disk.
 """
 
+import math
 import time
 from typing import Final
 
@@ -263,7 +264,7 @@ class WriteBuffer:
         """
         if self._due or self._writes.producers:
             return False
-        return any(segment.durable and segment.live for segment in self._opened)
+        return bool([segment for segment in self._opened if segment.durable and segment.live])
 
     @property
     def named(self) -> set[int]:
@@ -292,10 +293,14 @@ class WriteBuffer:
         self.read_once_bytes += segment.bytes
         return self.store.read(segment, self.cache.shared)
 
-    def wait_seconds(self, now: float) -> float | None:
-        """Return how long until something must be written; None when nothing must."""
-        waiting = (self._put_off_at, PUT_OFF_SECONDS), (self._settled_at, SETTLED_SECONDS)
-        return min([max(0.0, at + seconds - now) for at, seconds in waiting if at is not None], default=None)
+    @property
+    def due_at(self) -> float:
+        """Monotonic time at which something must be written; infinite when nothing must."""
+        put_off, settled = self._put_off_at, self._settled_at
+        if settled is None:
+            return math.inf if put_off is None else put_off + PUT_OFF_SECONDS
+        settled += SETTLED_SECONDS
+        return settled if put_off is None else min(put_off + PUT_OFF_SECONDS, settled)
 
     def put_off(self) -> bool:
         """Have the messages of this pass written with a later one, if they alone are to be written, and that is soon.

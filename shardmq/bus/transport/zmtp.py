@@ -127,6 +127,7 @@ class Zmtp:
 
     def _frames(self, data: memoryview) -> None:
         at, end = 0, len(data)
+        is_plain = self.is_ready and not self._is_in_parts
         while end - at >= 2:
             flags = data[at]
             if flags & LONG:
@@ -141,7 +142,11 @@ class Zmtp:
             if stop > end:
                 self._begin(flags, size, data[start:])
                 return
-            self._frame(flags, bytes(data[start:stop]))
+            if is_plain and not flags & ~LONG:
+                self.messages.append(bytes(data[start:stop]))
+            else:
+                self._frame(flags, bytes(data[start:stop]))
+                is_plain = self.is_ready and not self._is_in_parts
             at = stop
         self._rest = bytes(data[at:])
 

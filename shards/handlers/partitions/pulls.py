@@ -17,6 +17,7 @@ from shardmq.bus.messages.reads import Pull, Pulled
 from shardmq.errors import OffsetOutOfRange, ReplyCode, RowDamaged
 from shardmq.shards.queues.delivery import Delivery
 from shardmq.shards.state.shard import ShardState
+from shardmq.shards.state.sliced_work import PassBudget
 from shardmq.shards.topics.cursor import SCAN_BYTES, Cursor, cursor_at
 from shardmq.shards.topics.partition import Partition
 
@@ -111,44 +112,48 @@ class Pulls:
 
     Args:
         state: the queues.
+
+    Attributes:
+        late: pulls for another pass: this one has done enough.
+        waiting: those that wait for messages, by the partition's id.
     """
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
-        self._late: deque[_Waiting] = deque()  # for another pass: this one has done enough
-        self._waiting: dict[int, dict[_Waiting, None]] = {}  # by the partition's id
+        self.late: deque[_Waiting] = deque()
+        self.waiting: dict[int, dict[_Waiting, None]] = {}
         self._count = 0
         self._deadlines = _Deadlines(state, self._end)
-        self._room = PASS_BYTES
+        self._budget = PassBudget(state.buffer)
         self.handlers: dict[type, Callable[[Any, Any], None]] = {Pull: self._pull}
 
-    @property
-    def is_behind(self) -> bool:
-        """Whether some wait for another pass."""
-        return bool(self._late)
+    def wait_seconds(self, _now: float) -> float | None:
+        """Return when the next turn is, in seconds from now; None where nobody waits for it."""
+        return 0.0 if self.late else None
 
     def begin(self) -> None:
         """A pass begins: those that were late have their turn."""
-        self._room = PASS_BYTES
-        for _ in range(len(self._late)):
-            if self._room <= 0:
+        for _ in range(len(self.late)):
+            if self._budget.left(PASS_BYTES) <= 0:
                 return
-            self._try(self._late.popleft())
+            self._try(self.late.popleft())
 
     def lost(self, peer: Peer) -> None:
         """Forget the pulls of a session that is over."""
-        for number in list(self._waiting):
-            for waiting in [each for each in self._waiting[number] if each.responder.peer is peer]:
+        for number in list(self.waiting):
+            for waiting in [each for each in self.waiting[number] if each.responder.peer is peer]:
                 waiting.is_over = True
                 self._forget(waiting)
-        self._late = deque(each for each in self._late if each.responder.peer is not peer)
+        late = [each for each in self.late if each.responder.peer is not peer]
+        self.late.clear()
+        self.late += late
 
     def look(self) -> None:
         """Answer those that wait for partitions to which something happened in this pass, before it is committed."""
         state = self._state
-        if self._waiting:
-            for number in self._waiting.keys() & (state.active.keys() | state.gone):
-                for waiting in list(self._waiting[number]):
+        if self.waiting:
+            for number in self.waiting.keys() & (state.active.keys() | state.gone):
+                for waiting in list(self.waiting[number]):
                     self._forget(waiting)
                     self._take_up(waiting)
         state.gone.clear()
@@ -157,16 +162,16 @@ class Pulls:
         self._take_up(_Waiting(responder, message, self._state.schedule.now_ms))
 
     def _take_up(self, waiting: _Waiting) -> None:
-        if self._room > 0 and not self._late:
+        if self._budget.left(PASS_BYTES) > 0 and not self.late:
             self._try(waiting)
         else:
-            self._late.append(waiting)
+            self.late.append(waiting)
 
     def _end(self, late: list[_Waiting]) -> None:
         """Answer those whose time is over."""
         for waiting in late:
             waiting.is_over = True
-            if waiting in self._waiting.get(waiting.message.queue, ()):
+            if waiting in self.waiting.get(waiting.message.queue, ()):
                 self._forget(waiting)
                 self._take_up(waiting)
 
@@ -193,7 +198,7 @@ class Pulls:
             waiting.is_over = True
             state.take_out(damage)
             state.refuse_missing(responder, message.queue)
-        self._room -= state.buffer.read_once_bytes - read_before
+        self._budget.spend(state.buffer.read_once_bytes - read_before)
 
     def _answer(self, waiting: _Waiting, partition: Partition) -> None:
         message, cursor = waiting.message, waiting.cursor
@@ -203,27 +208,27 @@ class Pulls:
             cursor.check()
         is_late = waiting.is_over and message.wait_ms
         if not cursor.ready and cursor.is_behind and not is_late:  # more is to be looked through for its tags
-            self._room -= SCAN_BYTES
-            self._late.append(waiting)
+            self._budget.spend(SCAN_BYTES)
+            self.late.append(waiting)
             return
         if not cursor.ready and not waiting.is_over and self._count < WAITING_MAX:
-            self._waiting.setdefault(partition.id, {})[waiting] = None
+            self.waiting.setdefault(partition.id, {})[waiting] = None
             self._count += 1
             self._deadlines.add(waiting, self._count)
             return
         waiting.is_over = True
         deliveries, size = _taken(cursor, message)
-        self._room -= ANSWER_BYTES + sum([len(delivery.batch.records) for delivery in deliveries])
+        self._budget.spend(ANSWER_BYTES + sum([len(delivery.batch.records) for delivery in deliveries]))
         waiting.responder.answer(Pulled(deliveries, cursor.offset, partition.first, partition.next, size))
 
     def _forget(self, waiting: _Waiting) -> None:
         """Take a pull out of those that wait; one that waits again keeps its deadline."""
         number = waiting.message.queue
-        group = self._waiting[number]
+        group = self.waiting[number]
         del group[waiting]
         self._count -= 1
         if not group:
-            del self._waiting[number]
+            del self.waiting[number]
 
 
 def _taken(cursor: Cursor, message: Pull) -> tuple[list[Delivery], int]:

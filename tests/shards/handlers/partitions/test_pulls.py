@@ -156,7 +156,7 @@ def test_what_waits_leaves_nothing_behind_once_it_is_answered(shard: Clocked) ->
         shard.take_in(run_of(number, 1))
         assert found(answer(shard, waiting)) == [(number, number)]
     waits = shard.loop._pulls
-    assert (waits._waiting, waits._count) == ({}, 0)
+    assert (waits.waiting, waits._count) == ({}, 0)
     assert len(waits._deadlines._heap) <= pulls.STALE_MAX + 3
     assert sum(1 for _, _, action in shard.loop._state.schedule._heap if action == waits._deadlines._look) == 1
 
