@@ -89,26 +89,26 @@ class ShardLoop:
         self._watermarks = WatermarkMonitor(name, limit, "consume what is queued")
         self._watermarks.watch_disk(Path(store.file).parent, disk_free_bytes_min)
         contents = store.load()
-        self._state = ShardState(name, store, self._buffer, SteadyClock.resumed(contents.clock))
-        self._compactor = Compactor(self._buffer, self._state.take_out)
-        self._delays = DelayedMessages(self._state)
-        self._groups = Groups(self._state, self._delays)
-        self._transactions = Transactions(self._state, self._delays, self._groups)
-        self._publishing = Publishing(self._state, self._delays, self._transactions)
+        self._state = state = ShardState(name, store, self._buffer, SteadyClock.resumed(contents.clock))
+        self._compactor = Compactor(self._buffer, state.take_out)
+        self._delays = DelayedMessages(state)
+        self._groups = Groups(state, self._delays)
+        self._transactions = Transactions(state, self._delays, self._groups)
+        self._publishing = Publishing(state, self._delays, self._transactions)
         self._answers = Answers(self._buffer, self._publishing, listener)
-        self._consuming = Consuming(self._state, self._delays, self._groups)
-        self._dead_letters, self._reservations = DeadLetterSender(self._state), Reservations(self._state)
-        self._reads, searches, self._pulls = Reads(self._state, self._reservations), Searches(self._state), Pulls(self._state)
-        self._turns = self._state.slices, self._transactions, searches, self._reads, self._pulls
+        self._consuming = Consuming(state, self._delays, self._groups)
+        self._dead_letters, self._reservations = DeadLetterSender(state), Reservations(state)
+        self._reads, searches, self._pulls = Reads(state, self._reservations), Searches(state), Pulls(state)
+        self._turns = state.slices, self._transactions, searches, self._reads, self._pulls
         dropped = self._load(contents)
-        self._enrolment = Enrolment(self._state, store.file, store.identity)
+        self._enrolment = Enrolment(state, store.file, store.identity)
         self._copies = StoreCopies(store, self._buffer.demand)
         self.drop = self._copies.close  # for an owner that may write nothing more
         self._enrolment.guard(listener)
         self._administration = Administration(
-            self._state, self._delays, self._dead_letters, self._reservations, self._enrolment, dropped
+            state, self._delays, self._dead_letters, self._reservations, self._enrolment, dropped
         )
-        self._status = Status(self._state, self._watermarks, self._delays, self._transactions, self._administration)
+        self._status = Status(state, self._watermarks, self._delays, self._transactions, self._administration)
         self._more = self.is_conversing = False
         self._is_stirred, self._tick_at = True, time.monotonic()
         self._waiting, self._heartbeat = WaitingReport(self._missing), Heartbeat(self._wrong)
