@@ -204,19 +204,10 @@ class Edits:
             yield STAGES, key, b"" if staged.body is None else NUMBER.pack(staged.body)
         for segment in writes.gone:
             yield INDEX, segment_key(segment), extent_of(segment)
-        yield from _edits_of_bodies(writes)
-        yield from _edits_of_queues(writes)
-        yield from _edits_in_time(writes)
-        yield from _edits_of_transactions(writes)
-        if writes.clock is not None:
-            yield STATE, CLOCK, _encode(writes.clock)
-        for damage in writes.damaged:
-            assert damage.queue is not None
-            yield STATE, DAMAGED + NUMBER.pack(damage.queue), _encode((damage.database, damage.key, damage.what))
-        if writes.identity is not None:
-            yield STATE, IDENTITY, _encode(writes.identity)
         if len(self._value) > VALUE_BYTES_KEPT:
             self._value = bytearray()
+        if not writes.is_of_segments:
+            yield from _edits_of_others(writes)
 
     def _bodies_of(self, database: int, key: bytes, segment: Segment) -> bytes | bytearray:
         """A checksum, and the bodies of a segment behind it."""
@@ -266,6 +257,21 @@ LAYOUT: Final = Layout(
     paired=(SEGMENTS, INDEX),
     replicas=ReplicaLayout(REPLICA, frozenset(FORGOTTEN), edit_value),
 )
+
+
+def _edits_of_others(writes: WriteBatch) -> Iterator[Edit]:
+    """The edits of all but segments and what is staged."""
+    yield from _edits_of_bodies(writes)
+    yield from _edits_of_queues(writes)
+    yield from _edits_in_time(writes)
+    yield from _edits_of_transactions(writes)
+    if writes.clock is not None:
+        yield STATE, CLOCK, _encode(writes.clock)
+    for damage in writes.damaged:
+        assert damage.queue is not None
+        yield STATE, DAMAGED + NUMBER.pack(damage.queue), _encode((damage.database, damage.key, damage.what))
+    if writes.identity is not None:
+        yield STATE, IDENTITY, _encode(writes.identity)
 
 
 def _edits_of_bodies(writes: WriteBatch) -> Iterator[Edit]:

@@ -189,10 +189,11 @@ class Store:
         """
         if writes.put or writes.delete or writes.staged or writes.unstaged:
             self.bodies.account(writes)
-        touched = (len(writes.timers) + len(writes.unreferred)) * _PAGE_BYTES  # each may lie on a page of its own
-        touched += sum([_PAGE_BYTES if segment.shared else segment.bytes for segment in writes.delete])
-        touched += sum([place.bytes for place in writes.unstaged])
-        touched += sum([staged.place.bytes for staged in writes.staged])
+        touched = sum([_PAGE_BYTES if segment.shared else segment.bytes for segment in writes.delete])
+        if writes.timers or writes.unreferred or writes.staged or writes.unstaged:
+            touched += (len(writes.timers) + len(writes.unreferred)) * _PAGE_BYTES  # each may lie on a page of its own
+            touched += sum([place.bytes for place in writes.unstaged])
+            touched += sum([staged.place.bytes for staged in writes.staged])
         self.engine.apply(self._edits.of(writes), size_of(writes), touched)
 
     @property

@@ -67,3 +67,30 @@ class WriteBatch:
     unreferred: list[tuple[bool, int]] = field(default_factory=list)
     bodies_noted: int | None = None
     referred_bytes: int = 0
+
+    @property
+    def is_of_segments(self) -> bool:
+        """Whether there is nothing but segments, as in most commits."""
+        return not (
+            self.marks
+            or self.producers
+            or self.queues
+            or self.dropped
+            or self.cleared
+            or self.timers
+            or self.fired
+            or self.staged
+            or self.unstaged
+            or self.sealed
+            or self.concluding
+            or self.ended is not None
+            or self.reservations
+            or self.cursors
+            or self.replaced
+            or self.clock is not None
+            or self.damaged
+            or self.identity is not None
+            or self.bodies
+            or self.unreferred
+            or self.bodies_noted is not None
+        )
