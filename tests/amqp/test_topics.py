@@ -96,7 +96,8 @@ def test_transactions_take_turns_too(channel: BlockingChannel, topics: shardmq.C
     channel.tx_select()
     for number in range(100):
         channel.basic_publish("tx", "", b"%d" % number)
-    channel.tx_commit()
+        if number % 10 == 9:  # what a gateway reads together takes one turn: on a busy machine, all before a commit
+            channel.tx_commit()
     found = counts(channel, "tx", 2)
     assert sum(found) == 100
     assert all(found)
