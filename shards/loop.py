@@ -116,7 +116,7 @@ class ShardLoop:
             **self._publishing.handlers,
             **self._consuming.handlers,
             **self._dead_letters.handlers,
-            **AtomicCommits(self._state, self._consuming).handlers,
+            **AtomicCommits(state, self._consuming).handlers,
             **self._administration.handlers,
             **self._transactions.handlers,
             **self._enrolment.handlers,

@@ -57,10 +57,9 @@ class SlicedWork:
         return 0.0 if self.late else None
 
     def begin(self) -> None:
-        """A pass begins: one slice."""
-        if self.late:
-            self.late.rotate(-1)
-            self._run()
+        """A pass begins where something is late: one slice."""
+        self.late.rotate(-1)
+        self._run()
 
     def add(self, steps: Steps, done: Callable[[], None]) -> None:
         """Add work. It is done at once where it is small enough, and this pass has done little.
