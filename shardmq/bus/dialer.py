@@ -43,6 +43,10 @@ nothing, ever, of a connection that was made anew while what came by the last on
 _log = logging.getLogger(__name__)
 
 
+def _new_number() -> int:
+    return secrets.randbits(63)
+
+
 class Dialer(Generic[Incoming]):
     """The dialing end of a link. It calls until a listener answers.
 
@@ -195,6 +199,7 @@ class Dialer(Generic[Incoming]):
             if self._patience and now - self._called_since >= self._patience:
                 self._connect_anew(now)
             if now - session.sent_at >= HELLO_SECONDS and not self._call(now):
+                self._renumber()
                 if self.socket.complaint:
                     self._complain(self.socket.complaint)
                 self.socket.redial(now)
@@ -244,13 +249,19 @@ class Dialer(Generic[Incoming]):
         self.socket.close()
 
     def _begin(self, now: float) -> LinkState:
-        self._session = session = LinkState(secrets.randbits(63), now)
+        self._session = session = LinkState(_new_number(), now)
         session.sent_at = 0.0
         return session
 
     def _connect_anew(self, now: float) -> None:
         self._patience, self._called_since = min(2 * self._patience, UNANSWERED_SECONDS_MAX), now
         self.socket.hang_up()
+        self._renumber()
+
+    def _renumber(self) -> None:
+        """Have no session open by an answer to a call by the last connection: by the next one, nobody knows it."""
+        if self._session is not None:
+            self._session.number = _new_number()
 
     def _call(self, now: float) -> bool:
         """Ask for a session; returns False where nobody is connected."""

@@ -4,10 +4,13 @@ import time
 
 import pytest
 
+from shardmq.bus.dialer import UNANSWERED_SECONDS
 from shardmq.bus.link import LinkLost, LinkOpened
+from shardmq.bus.messages.base import Call
+from shardmq.bus.messages.shard import Purge
 from shardmq.limits import LINK_SILENCE_SECONDS
 from tests.bus.cable import Cable
-from tests.bus.test_redirect import Hosts, free_address
+from tests.bus.test_redirect import PATIENCE_SECONDS, Hosts, free_address
 
 BUSY_SECONDS = 1.0
 
@@ -65,3 +68,24 @@ def test_a_listener_that_was_busy_when_the_connection_broke_hears_the_next_one(b
     finally:
         hosts.close()
         cable.close()
+
+
+def test_no_session_opens_by_an_answer_that_came_by_the_connection_before() -> None:
+    """The listener knows no session by the new connection yet: what was said in it would be lost."""
+    hosts = Hosts([free_address(), free_address()], "")
+    listener = hosts.listeners["a"]
+    try:
+        hosts.dialer.redirect(listener.address, "a.shard-0")
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not listener.peers:  # and the dialer, which is busy, does not read the answer
+            assert time.monotonic() < deadline
+            hosts.dialer.tick(time.monotonic())
+            listener.receive()
+        assert hosts.dialer.socket.poll(1000 * int(PATIENCE_SECONDS))
+        assert hosts.dialer.tick(time.monotonic() + UNANSWERED_SECONDS) == []
+        hosts.turn_until(lambda: hosts.dialer.is_open)
+        hosts.say(1)
+        hosts.turn_until(lambda: Call(1, Purge(1)) in hosts.heard["a"])
+        assert [type(event) for event in hosts.events] == [LinkOpened]
+    finally:
+        hosts.close()

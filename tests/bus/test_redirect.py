@@ -70,7 +70,7 @@ class Hosts:
     def until_heard(self, host: str, number: int) -> None:
         """Say something in each session, as it may be lost with that, until it was heard in one.
 
-        Calls over several connections, one after the other, may begin a session that a call over the last one ends.
+        Where libzmq has made a broken connection anew by itself, a session may look open that the listener has ended.
         """
         has_said = False
 
