@@ -3,9 +3,8 @@
 import socket
 import ssl
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
-from shardmq.cmd.run.broker import Broker
 from shardmq.errors import ReplyCode
 from shardmq.limits import HANDSHAKE_SECONDS
 from shardmq.protocol.native.frames import FrameReader
@@ -18,6 +17,14 @@ from shardmq.protocol.native.operations.connection import (
     Refused,
 )
 from shardmq.protocol.native.operations.fields import Operation
+
+
+class Listening(Protocol):
+    """A broker, as far as its clients are concerned."""
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
 
 
 class Denied(Exception):
@@ -38,7 +45,7 @@ class RawClient:
         context: for TLS.
     """
 
-    def __init__(self, broker: Broker, port: int | None = None, context: ssl.SSLContext | None = None) -> None:
+    def __init__(self, broker: Listening, port: int | None = None, context: ssl.SSLContext | None = None) -> None:
         plain = socket.create_connection(("127.0.0.1", port or broker.port), timeout=HANDSHAKE_SECONDS + 10)
         self.socket = context.wrap_socket(plain, server_hostname="localhost") if context else plain
         self.reader = FrameReader()
