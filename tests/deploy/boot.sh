@@ -4,6 +4,7 @@
 # Runs in namespaces of its own, whose end undoes all of it. TREE becomes /srv/shardmq, PACKAGES (of Python) /opt/packages,
 # PYTHON (an installation) /opt/python, all three read-only. Where PEERS is no empty word, systemd is that of this folder.
 set -e
+PATH=$PATH:/usr/sbin:/sbin # which not everybody has in theirs
 root=$1 tree=$2 packages=$3 python=$4 peers=$5
 
 mount -t tmpfs -o mode=755 none "$root"

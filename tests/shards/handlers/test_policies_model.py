@@ -71,7 +71,7 @@ class PolicyMachine(ReservationMachine):
     def delay(self, data: st.DataObject, elapsed_ms: int, delay_ms: int) -> None:
         """What is returned finds others due in its very pass."""
         some = data.draw(st.lists(st.sampled_from(self.those(UNACKED)), min_size=1, unique=True))
-        self.shard.loop._state.clock._offset_ns += elapsed_ms * 10**6
+        self.shard.let_pass(elapsed_ms)
         self.shard.tell(Nack(9, [(message.number, message.number + 1) for message in some], True, delay_ms))
         self.now_ms += elapsed_ms
         self.forget_old()
