@@ -1,10 +1,10 @@
 """Links: sessions over sockets of ZeroMQ that notice lost messages and lost peers.
 
 ZeroMQ delivers or loses messages, and never says which. So each link has sessions. The dialer opens a session with a
-new random number, every envelope carries that number and counts up from 1 in each direction, and both sides ping. A
-gap, an unknown session or silence ends the session, and the owner of each end is told once (`LinkLost`). A late
-envelope of an older session is dropped. Time in which a process itself stood still does not count as its peers'
-silence, so sessions survive a suspended machine.
+new random number, and with another one where it connects anew before it is answered. Every envelope carries that number
+and counts up from 1 in each direction, and both sides ping. A gap, an unknown session or silence ends the session, and
+the owner of each end is told once (`LinkLost`). A late envelope of an older session is dropped. Time in which a process
+itself stood still does not count as its peers' silence, so sessions survive a suspended machine.
 
     dialer                                listener
       │  [session, 0, [Hello]]  ─────────►  │  Opened
