@@ -259,7 +259,7 @@ class Dialer(Generic[Incoming]):
         self._renumber()
 
     def _renumber(self) -> None:
-        """Have no session open by an answer to a call by the last connection: by the next one, nobody knows it."""
+        """Take no answer to calls over the last connection: over the next one, nobody knows that session."""
         if self._session is not None:
             self._session.number = _new_number()
 

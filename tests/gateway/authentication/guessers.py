@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -87,13 +88,12 @@ def _main(port: str, kind: str) -> None:
         while not is_over.is_set():
             guess(broker, next(numbers))
 
-    threads = [threading.Thread(target=go_on) for _ in range(GUESSERS)]
-    for thread in threads:
-        thread.start()
-    sys.stdin.read()
-    is_over.set()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(GUESSERS) as threads:
+        guessers = [threads.submit(go_on) for _ in range(GUESSERS)]
+        sys.stdin.read()
+        is_over.set()
+    for guesser in guessers:
+        guesser.result()  # one that ended before its time is told by the exit code
 
 
 if __name__ == "__main__":
