@@ -14,10 +14,6 @@ const label = [...(at.labels?.[0]?.childNodes ?? [])].filter((each) => each.node
 return [at.ariaLabel || label.join('').trim() || at.innerText.split('\\n')[0].trim(), isSeen, at.tagName]"""
 """The name of what has the keyboard, whether that can be seen, and its tag."""
 
-WIDE = """const found = [document.documentElement, document.querySelector('dialog[open]')];
-return Math.max(...found.map((each) => each.scrollWidth - each.clientWidth))"""
-"""How far something has to be scrolled sideways."""
-
 
 def press(page: Page, *keys: str, shift: bool = False) -> str:
     """Press keys one after the other, on whatever has the keyboard; returns the name of what has it then."""
@@ -54,10 +50,8 @@ def tab_to(page: Page, name: str, most: int = 60) -> list[str]:
 def narrowed(page: Page) -> None:
     """Nothing in the dialog has to be scrolled sideways on a telephone, or on a wall."""
     for width in (390, 2560):
-        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
-        page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        assert page.driver.execute_script(WIDE) <= 0, width
-    page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        with page.as_wide_as(width):
+            page.fits()
 
 
 def stay_in_a_list(page: Page, channel: shardmq.Channel) -> None:

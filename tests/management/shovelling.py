@@ -9,8 +9,6 @@ from shardmq.cmd.main import run
 
 from .window import Page
 
-OVERFLOW = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
-
 
 def add_and_delete_shovels(page: Page, url: str, connection: shardmq.Connection, channel: shardmq.Channel) -> None:
     """Add one that works, one that is refused and one that cannot work; restart and delete."""
@@ -86,12 +84,9 @@ def _delete(page: Page, name: str) -> None:
 def _narrow(page: Page) -> None:
     """The form is for everybody, and fits a telephone."""
     assert page.violations() == []
-    metrics = {"width": 390, "height": 900, "deviceScaleFactor": 1, "mobile": True}
-    page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    dialog = page.find("dialog[open]")
-    assert page.driver.execute_script(OVERFLOW) <= 0
-    assert page.driver.execute_script("return arguments[0].scrollWidth - arguments[0].clientWidth", dialog) <= 0
-    page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    with page.as_wide_as(390):
+        page.find("dialog[open]")
+        page.fits()
 
 
 def _state(connection: shardmq.Connection, name: str) -> dict[str, object]:

@@ -339,22 +339,15 @@ def test_views_are_for_everybody(page: Page, scheme: str) -> None:
 @pytest.mark.parametrize("width", [390, 2560])
 @pytest.mark.usefixtures("channel")
 def test_views_fit_any_width(page: Page, width: int) -> None:
-    page.driver.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600},
-    )
-    try:
+    with page.as_wide_as(width):
         for view in VIEWS:
             page.open(view)
             page.find("main h1")
-            overflow = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
-            assert page.driver.execute_script(overflow) <= 0, view
+            page.fits()
         if width < 600:
             page.open("queues")
             page.sees("billing")
             page.shot("phone")
-    finally:
-        page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 @pytest.mark.usefixtures("channel")

@@ -1,12 +1,14 @@
 """A window of a real browser, Chromium, and what people do in it."""
 
+import contextlib
 import io
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException, TimeoutException
 from selenium.webdriver.common.by import By
@@ -20,6 +22,18 @@ SHOTS = os.environ.get("SHARDMQ_SCREENSHOTS", "")
 
 COLOURS = "{runOnly: {type: 'rule', values: ['color-contrast', 'link-in-text-block']}}"
 """Options of axe's, for its rules that look at colours."""
+
+HEED_CLICK = """window.isClicked = false;
+arguments[0].addEventListener('click', () => { window.isClicked = true }, {once: true, capture: true})"""
+WAS_CLICKED = "return window.isClicked !== false"
+"""Whether what was to be clicked was, or the page is another one since."""
+
+SHOWN = "return [document.URL, document.activeElement.outerHTML.slice(0, 200), document.body.innerText]"
+WIDTH = "return document.documentElement.clientWidth"
+SCROLL_BAR = 20
+OVERFLOW = """const found = [document.documentElement, document.querySelector('dialog[open]')];
+return Math.max(...found.map((each) => each ? each.scrollWidth - each.clientWidth : 0))"""
+"""How far something has to be scrolled sideways."""
 
 WAIT_SECONDS = 30
 LOAD_TRIES = 3
@@ -49,7 +63,12 @@ class Page:
 
     def until(self, what: Callable[[webdriver.Chrome], Any]) -> Any:
         waiting = WebDriverWait(self.driver, WAIT_SECONDS, 0.05, [StaleElementReferenceException])
-        return waiting.until(what)
+        try:
+            return waiting.until(what)
+        except TimeoutException as fault:
+            url, keyboard, text = self.driver.execute_script(SHOWN)
+            where = f"{url}, with the keyboard on {keyboard}"
+            pytest.fail(f"not within {WAIT_SECONDS} s: {fault.msg}\n{where}, shows:\n{text}")
 
     def open(self, place: str) -> None:
         self._get(f"{self.url}#/{place}")
@@ -74,15 +93,17 @@ class Page:
         return found[0]
 
     def click(self, text: str, inside: str = "") -> None:
-        """Click a button or link by its text, in what a selector finds."""
+        """Click a button or link by its text, in what a selector finds; anew where it moved away from the mouse."""
         within = f"//{inside}" if inside else ""
         path = f"{within}//button[normalize-space()='{text}'] | {within}//a[normalize-space()='{text}']"
 
         def clicked(driver: webdriver.Chrome) -> bool:
             found = [each for each in driver.find_elements(By.XPATH, path) if each.is_displayed() and each.is_enabled()]
-            if found:
-                found[0].click()
-            return bool(found)
+            if not found:
+                return False
+            driver.execute_script(HEED_CLICK, found[0])
+            found[0].click()
+            return bool(driver.execute_script(WAS_CLICKED))
 
         self.until(clicked)
 
@@ -133,6 +154,21 @@ class Page:
         self.until(lambda _: "Loading…" not in self.text())
         found = self.driver.find_elements(By.CSS_SELECTOR, f"{inside} .command code")
         return [each.get_attribute("textContent") or "" for each in found]
+
+    @contextlib.contextmanager
+    def as_wide_as(self, width: int) -> Iterator[None]:
+        """Show the page so wide, on a telephone where that is narrow."""
+        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        try:
+            self.until(lambda driver: abs(driver.execute_script(WIDTH) - width) <= SCROLL_BAR)
+            yield
+        finally:
+            self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+    def fits(self) -> None:
+        """Wait until nothing in the page, or in its dialog, has to be scrolled sideways; a new width takes a moment."""
+        self.until(lambda driver: driver.execute_script(OVERFLOW) <= 0)
 
     def shot(self, name: str) -> None:
         """Take a picture, where pictures are asked for, in few colours so that it is small."""

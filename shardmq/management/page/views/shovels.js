@@ -51,7 +51,23 @@ export function Shovel({ parts: [vhost, name], who }) {
   const restart = () => doing(() => remove(`${place}/restart`), `Restarted ${name}.`).then(answer.again);
   return html`<${Head} title=${name}><span class="dim">shovel in ${vhost}</span><//>
     <${Answered} answer=${answer}>
-      ${(row) => html`<section class="card">
+      ${(row) => html`${
+          mayWrite(who) && // above what comes and goes, so that it stays under the mouse
+          html`<div class="actions">
+            <button onClick=${restart}>Restart</button>
+            <${ConfirmButton}
+              label="Delete"
+              title=${`Delete ${name}`}
+              name=${name}
+              text="It moves nothing more. What it has not moved stays where it is."
+              command=${{ words: ["shovel", "delete"], names: [name], vhost }}
+              work=${() => remove(place)}
+              done=${`Deleted ${name}.`}
+              onDone=${() => go(["shovels"])}
+            />
+          </div>`
+        }
+        <section class="card">
           <${Facts}
             rows=${[
               ["State", html`<${State} value=${row.state} />`],
@@ -65,21 +81,7 @@ export function Shovel({ parts: [vhost, name], who }) {
             ]}
           />
         </section>
-        ${mayWrite(who) &&
-        html`<div class="actions">
-            <button onClick=${restart}>Restart</button>
-            <${ConfirmButton}
-              label="Delete"
-              title=${`Delete ${name}`}
-              name=${name}
-              text="It moves nothing more. What it has not moved stays where it is."
-              command=${{ words: ["shovel", "delete"], names: [name], vhost }}
-              work=${() => remove(place)}
-              done=${`Deleted ${name}.`}
-              onDone=${() => go(["shovels"])}
-            />
-          </div>
-          <${Command} words=${["shovel", "restart"]} names=${[name]} vhost=${vhost} />`}`}
+        ${mayWrite(who) && html`<${Command} words=${["shovel", "restart"]} names=${[name]} vhost=${vhost} />`}`}
     <//>`;
 }
 
