@@ -7,21 +7,17 @@ that start `shardmq` by its command line, or with variables of their own, start 
 any function, such as a test's shard.
 """
 
-import asyncio
-import atexit
 import contextlib
 import gc
 import importlib
 import os
 import resource
 import selectors
-import signal
 import socket
 import struct
 import subprocess
 import sys
 import threading
-import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -50,7 +46,6 @@ PRELOADED: Final = (
 )
 RESOURCES: Final = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE)
 INHERITED: Final = frozenset({notify.SUPERVISOR, notify.NOTIFY_SOCKET})
-HANDLED: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGINT)
 PASSWORD_COST: Final = "TESTS_PASSWORD_COST"
 """Environment name of scrypt's cost in what is forked. Hashes are slow on purpose; where that is not the point, a
 broker's first start and each user's first login need not take 40 ms of the processor."""
@@ -74,11 +69,12 @@ class Request(msgspec.Struct):
     limits: list[tuple[int, int]]
 
 
-class Forked(subprocess.Popen[bytes]):
-    """A process that was forked here."""
+class Warm(subprocess.Popen[bytes]):
+    """A process that the warm process has forked for us, and waits for."""
 
-    def __init__(self, pid: int, stdout: Any = None) -> None:  # not the parent's: nothing is executed
-        self.pid = pid
+    def __init__(self, teller: socket.socket, stdout: Any) -> None:  # not the parent's: nothing is executed
+        self._teller = teller
+        (self.pid,) = NUMBER.unpack(teller.recv(NUMBER.size))
         self.stdin, self.stdout, self.stderr = None, stdout, None
         self.args = ("shardmq",)
         self.returncode: int | None = None
@@ -86,32 +82,10 @@ class Forked(subprocess.Popen[bytes]):
     def __del__(self) -> None:  # type: ignore[override]
         """Whoever started it waits for it."""
 
-    def poll(self) -> int | None:
-        if self.returncode is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self.returncode = os.waitstatus_to_exitcode(status)
-        return self.returncode
-
-    def wait(self, timeout: float | None = None) -> int:
-        assert timeout is None, "supervisors wait for an end that they were told of"
-        if self.returncode is None:
-            _, status = os.waitpid(self.pid, 0)
-            self.returncode = os.waitstatus_to_exitcode(status)
-        return self.returncode
-
     def send_signal(self, sig: int) -> None:
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):  # it may have ended just now, and been waited for
                 os.kill(self.pid, sig)
-
-
-class Warm(Forked):
-    """A process that the warm process has forked for us, and waits for."""
-
-    def __init__(self, teller: socket.socket, stdout: Any) -> None:
-        self._teller = teller
-        super().__init__(NUMBER.unpack(teller.recv(NUMBER.size))[0], stdout)
 
     def poll(self) -> int | None:
         if self.returncode is None:
@@ -229,68 +203,33 @@ def fork(
 ) -> int:
     """Call `module:function` in a child of this process; returns the child's process id."""
     parent = os.getpid()
-    signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)  # one for the child is none for its parent's handlers
-    pid = os.fork()
-    if pid:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
-        return pid
-    code = 1
-    try:
-        _become_new(stdout, stderr)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
+
+    def work() -> int:
         if folder:
             os.chdir(folder)
         for number, limit in zip(RESOURCES, limits or [], strict=False):
             resource.setrlimit(number, limit)
-        os.environ.clear()
-        os.environ.update(environment)
         if notify.SUPERVISOR in environment:
             os.environ[notify.SUPERVISOR] = str(parent)
         passwords.COST = int(environment.get(PASSWORD_COST, QUICK_PASSWORDS))  # type: ignore[misc]
-        name, _, attribute = function.partition(":")
         if name.startswith("tests."):
             sys.path.append(str(Path(__file__).parents[1]))
         module = importlib.import_module(name)
         sys.argv = [str(module.__file__), *arguments]
-        setproctitle.setproctitle(" ".join([sys.executable, "-P", "-m", name, *arguments]))
         code = getattr(module, attribute)(arguments)
-        threading._shutdown()  # type: ignore[attr-defined]  # what the interpreter does at its end
-        atexit._run_exitfuncs()
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else 1
-    except BaseException:  # noqa: BLE001 - as the interpreter does
-        traceback.print_exc()
-    finally:
-        try:
-            sys.stdout.flush()
-            sys.stderr.flush()
-        finally:
-            os._exit(code)
+        assert isinstance(code, int)
+        return code
 
-
-def _become_new(stdout: int, stderr: int) -> None:
-    """What a new process has of its parent: nothing but what it was given."""
-    os.setpgid(0, 0)
-    signal.set_wakeup_fd(-1)
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
-        signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    asyncio._set_running_loop(None)
-    gc.collect()
-    gc.freeze()  # what lies around from the parent closes nothing here
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.dup2(stdout, 1)
-    os.dup2(stderr, 2)
-    os.closerange(3, 1 << 30)
+    name, _, attribute = function.partition(":")
+    return invocation.fork(work, [sys.executable, "-P", "-m", name, *arguments], environment, stdout, stderr).pid
 
 
 def spawn_forked(
     arguments: tuple[str, ...], variables: Mapping[str, str], stdout: int, stderr: int | None = None
-) -> Forked:
+) -> invocation.Forked:
     """What `invocation.spawn` is in the warm process: a command starts as a fork of it."""
     environment = invocation.environment(**variables)
-    return Forked(fork(SHARDMQ, arguments, environment, stdout, 2 if stderr is None else stderr))
+    return invocation.Forked(fork(SHARDMQ, arguments, environment, stdout, 2 if stderr is None else stderr))
 
 
 def serve(control: socket.socket) -> None:

@@ -117,6 +117,11 @@ def _teller() -> socket.socket:
     return socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
 
 
+def forget_teller() -> None:
+    """Have a socket of one's own, in a fork of a process that had one."""
+    _teller.cache_clear()
+
+
 def die_with_parent() -> None:
     """Have the kernel kill this process when its supervisor dies, however that happens.
 

@@ -12,6 +12,6 @@ child.py       One supervised process, always or only while it is wanted.
 watch.py       Tells systemd of a whole broker, and ends processes of it that hang.
 locks.py       Locks on the data directory and the port, and a private directory for sockets.
 broker.py      `shardmq up` as a child process, for the demo and for tests.
-invocation.py  Starting a command of ours as a process.
+invocation.py  Starting a command of ours as a process: as a program, or as a fork of this one.
 hosts/         `shardmq up --join`: one host of several.
 """

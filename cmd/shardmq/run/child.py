@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -69,7 +68,7 @@ class Child:
         self._variables = variables
         self._arguments = arguments
         self._notify_path = str(run_dir / f"notify-{name}")
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: invocation.Process | None = None
         self._ended = asyncio.Event()
 
     async def run(self) -> int:
@@ -92,7 +91,7 @@ class Child:
             }
             if notify.watchdog_seconds() is not None:
                 variables[notify.WATCHDOG_PID] = ""  # the child is meant as well: ours to watch
-            process = invocation.spawn(self._arguments, variables, stdout=2)  # our own stdout is for notices
+            process = invocation.start(self._arguments, variables)
             self._process, self.pid = process, process.pid
             self.starts += 1
             pidfd = os.pidfd_open(process.pid)
@@ -141,7 +140,7 @@ class Child:
     def kill(self) -> None:
         """End the process at once, if there is one."""
         if self._process is not None:
-            self._process.kill()
+            self._process.send_signal(signal.SIGKILL)
 
 
 class Demand:

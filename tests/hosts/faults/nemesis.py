@@ -297,7 +297,7 @@ class Nemesis:
         """The process of a role on a host; of a shard, of that index."""
         for pid in self.hosts.network.namespaces[host].pids():
             with contextlib.suppress(OSError):
-                words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+                words = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").split()
                 if role in words and "up" not in words and (not index or words[words.index("--index") + 1] == index):
                     return pid
         return None

@@ -224,7 +224,7 @@ class Replicated:
 
 def _words(pid: int) -> list[str]:
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").replace("\0", " ").split()
     return []
 
 
