@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def opened(pid: int) -> set[str]:
 
 def forked(work: str) -> "subprocess.CompletedProcess[str]":
     """Have a fork do that; it says what it has printed, and then its exit code."""
-    program = ["python", "-c", PROGRAM.format(work=work)]
+    program = [sys.executable, "-c", PROGRAM.format(work=work)]
     return subprocess.run(program, env=environment(), capture_output=True, text=True, timeout=60, check=True)
 
 

@@ -209,7 +209,9 @@ def test_connections_are_seen_and_closed(managed: Broker, admin: Browser) -> Non
         row = admin.get(f"/connections/{consumer['channel_details']['connection_name']}")
         assert row["client_properties"]["product"] == "shardmq-python"
         assert (row["auth_mechanism"], row["timeout"], row["ssl_cipher"]) == ("PLAIN", 60, None)
-        assert admin.get("/connections/username/guest") == admin.get("/connections")
+        of_guest, of_all = admin.get("/connections/username/guest"), admin.get("/connections")
+        assert [each["name"] for each in of_guest] == [each["name"] for each in of_all]  # what they count goes on
+        assert {each["user"] for each in of_guest} == {"guest"}
         assert admin.get(f"/connections/{row['name']}/channels")[0]["consumer_count"] == 1
         assert admin.get("/queues/%2F/watched")["consumer_details"] == [{**consumer, "unacked": 0}]
         name = consumer["channel_details"]["name"].replace(" ", "%20")
