@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from shardmq.errors import ContentTooLarge, InvalidRequest
 from shardmq.limits import DELAY_MS_MAX, MESSAGE_BYTES_MAX, frame_bytes_max
+from shardmq.spark.write.literals import binaries, binary, boolean, booleans, null, number
 
 PROPERTIES: Final = (
     "content_type",
@@ -83,14 +84,14 @@ class Encoder:
             raise InvalidRequest(f"column value is null in {_of(body.null_count, batch)}; a message needs a body")
         longest = pc.max(pc.binary_length(body)).as_py() or 0
         if longest > self._body_max:
-            over = pc.sum(pc.greater(pc.binary_length(body), self._body_max)).as_py()
+            over = pc.sum(pc.greater(pc.binary_length(body), number(self._body_max))).as_py()
             raise ContentTooLarge(
                 f"{_of(over, batch)} are over the limit of {self._body_max} bytes a message: column "
                 f"value has {longest} bytes in the largest"
             )
         if self._is_raw:
             raw = _bytes(batch.column("raw_properties"))
-            properties: list[Piece] = [_RECORD, pc.fill_null(raw, _NIL)]
+            properties: list[Piece] = [_RECORD, pc.fill_null(raw, binary(_NIL))]
         else:
             properties = self._properties(batch)
         made = _join([*properties, *_sized(body, body_header)])
@@ -106,17 +107,17 @@ class Encoder:
         if self._is_raw:
             raw = _bytes(batch.column("raw_properties"))
             # The bytes may also be text in a header, so rows that contain them are decoded.
-            maybe = pc.fill_null(pc.match_substring(raw, _TRANSIENT), False)
+            maybe = pc.fill_null(pc.match_substring(raw, _TRANSIENT), boolean(False))
             if not pc.any(maybe).as_py():
                 return False
             said = [
                 bool(may) and _is_transient(text) for may, text in zip(maybe.to_pylist(), raw.to_pylist(), strict=True)
             ]
-            return pa.array(said)
+            return booleans(said)
         default = self._defaults.get("delivery_mode", b"").endswith(b"\x01")
         if "delivery_mode" not in self._columns:
             return default
-        return pc.fill_null(pc.equal(batch.column("delivery_mode"), 1), default)
+        return pc.fill_null(pc.equal(batch.column("delivery_mode"), number(1)), boolean(default))
 
     def _properties(self, batch: pa.RecordBatch) -> list[Piece]:
         """The pieces of the record's header, the header of its map of properties, and the map's entries."""
@@ -141,8 +142,8 @@ class Encoder:
         counts = optional[0]
         for other in optional[1:]:
             counts = pc.add(counts, other)
-        headers = [_RECORD + (bytes((0x80 | number,)) if number else _NIL) for number in range(len(PROPERTIES) + 1)]
-        return [pa.array(headers, pa.binary()).take(pc.add(counts, pa.scalar(count, pa.int8()))), *pieces]
+        headers = [_RECORD + (bytes((0x80 | entries,)) if entries else _NIL) for entries in range(len(PROPERTIES) + 1)]
+        return [binaries(headers).take(pc.add(counts, number(count, pa.int8()))), *pieces]
 
 
 def numbers(batch: pa.RecordBatch, name: str) -> pa.Array:
@@ -157,10 +158,10 @@ def numbers(batch: pa.RecordBatch, name: str) -> pa.Array:
     """
     column = batch.column(name)
     if pa.types.is_timestamp(column.type):
-        column = pc.divide(pc.cast(pc.cast(column, pa.timestamp("us", column.type.tz)), pa.int64()), 1_000_000)
+        column = pc.divide(pc.cast(pc.cast(column, pa.timestamp("us", column.type.tz)), pa.int64()), number(1_000_000))
     column = pc.cast(column, pa.int64())
     least, most = RANGES[name]
-    wrong = pc.sum(pc.or_(pc.less(column, least), pc.greater(column, most))).as_py()
+    wrong = pc.sum(pc.or_(pc.less(column, number(least)), pc.greater(column, number(most)))).as_py()
     if wrong:
         raise InvalidRequest(f"column {name} is not {least} to {most} in {_of(wrong, batch)}; set it right or to null")
     return column
@@ -201,11 +202,11 @@ def _property(name: str, column: pa.Array, default: bytes | None) -> list[Piece]
     elif name == "timestamp":
         first, *rest = _seconds(column, key)
     elif name in RANGES:
-        first, rest = _looked_up(column, lambda number: key + packed(number)), []
+        first, rest = _looked_up(column, lambda value: key + packed(value)), []
     else:
         first, *rest = _sized(_bytes(column), lambda size: key + _text_header(size))
     if default is not None and column.null_count:
-        first = pc.fill_null(first, default)
+        first = pc.fill_null(first, binary(default))
     return [first, *rest]
 
 
@@ -215,7 +216,7 @@ def _looked_up(column: pa.Array, piece_of: Callable[[Any], bytes], of_null: byte
     pieces = [of_null if value is None else piece_of(value) for value in distinct.to_pylist()]
     if len(pieces) == 1 and pieces[0] is not None:
         return pieces[0]
-    taken: Piece = pa.array(pieces, pa.binary()).take(pc.index_in(column, distinct))
+    taken: Piece = binaries(pieces).take(pc.index_in(column, distinct))
     return taken
 
 
@@ -229,19 +230,19 @@ def _seconds(seconds: pa.Array, key: bytes) -> list[Piece]:
     largest = pc.max(seconds).as_py()
     shifts, code = ((16, 0), b"\xce") if largest < 1 << 32 else ((48, 32, 16, 0), b"\xcf")
     halves: list[Piece] = [
-        _two_bytes().take(pc.cast(pc.bit_wise_and(pc.shift_right(seconds, shift), 0xFFFF), pa.int32()))
+        _two_bytes().take(pc.cast(pc.bit_wise_and(pc.shift_right(seconds, number(shift)), number(0xFFFF)), pa.int32()))
         for shift in shifts
     ]
     front: Piece = key + code
     if seconds.null_count:
-        front = pc.if_else(pc.is_valid(seconds), pa.scalar(key + code, pa.binary()), pa.scalar(None, pa.binary()))
+        front = pc.if_else(pc.is_valid(seconds), binary(key + code), null(pa.binary()))
     return [front, *halves]
 
 
 @cache
 def _two_bytes() -> pa.Array:
     """Every number of 16 bits as two bytes."""
-    whole = b"".join(number.to_bytes(2, "big") for number in range(1 << 16))
+    whole = b"".join(each.to_bytes(2, "big") for each in range(1 << 16))
     return pc.cast(pa.Array.from_buffers(pa.binary(2), 1 << 16, [None, pa.py_buffer(whole)]), pa.binary())
 
 
@@ -265,13 +266,13 @@ def _headers(column: pa.Array, key: bytes) -> list[Piece]:
             *_sized(_bytes(values), _text_header if is_text else body_header, of_null=_NIL),
         ]
     )
-    offsets = pc.cast(pc.subtract(offsets, start), pa.int32())
-    tables = pc.binary_join(pa.ListArray.from_arrays(offsets, pairs), pa.scalar(b"", pa.binary()))
+    offsets = pc.cast(pc.subtract(offsets, number(start)), pa.int32())
+    tables = pc.binary_join(pa.ListArray.from_arrays(offsets, pairs), binary(b""))
     counts = pc.subtract(offsets.slice(1), offsets.slice(0, len(offsets) - 1))
     if column.null_count:
         is_there = pc.is_valid(column)
-        tables = pc.if_else(is_there, tables, pa.scalar(None, pa.binary()))
-        counts = pc.if_else(is_there, counts, pa.scalar(None, pa.int32()))
+        tables = pc.if_else(is_there, tables, null(pa.binary()))
+        counts = pc.if_else(is_there, counts, null(pa.int32()))
     return [_looked_up(counts, lambda count: key + _map_header(count)), tables]
 
 
@@ -290,8 +291,8 @@ def _join(pieces: list[Piece]) -> pa.Array:
             parts[-1] += piece
         else:
             parts.append(piece)
-    parts = [pa.scalar(part, pa.binary()) if isinstance(part, bytes) else part for part in parts]
-    return pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.binary()), null_handling="skip")
+    parts = [binary(part) if isinstance(part, bytes) else part for part in parts]
+    return pc.binary_join_element_wise(*parts, binary(b""), null_handling="skip")
 
 
 def _of(count: int, batch: pa.RecordBatch) -> str:
