@@ -8,7 +8,7 @@ import sys
 WORKERS = ("commit_data_source_write", "create_data_source", "plan_data_source_read", "write_into_data_source")
 
 sys.path[:] = [place for place in sys.path if not place.endswith(".zip")]
-for name in ("pyarrow.compute", "pyspark.worker", *(f"pyspark.sql.worker.{worker}" for worker in WORKERS)):
+for name in ("pandas", "pyarrow.compute", "pyspark.worker", *(f"pyspark.sql.worker.{worker}" for worker in WORKERS)):
     importlib.import_module(name)
 for name in ("shardmq.spark.read.reader", "shardmq.spark.write.writer"):
     importlib.import_module(name)
