@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from shardmq.errors import ContentTooLarge, InvalidRequest
 from shardmq.limits import DELAY_MS_MAX, MESSAGE_BYTES_MAX, frame_bytes_max
-from shardmq.spark.write.literals import binaries, binary, boolean, booleans, null, number
+from shardmq.spark.write.literals import binaries, binary, boolean, booleans, integer, null
 
 PROPERTIES: Final = (
     "content_type",
@@ -84,7 +84,7 @@ class Encoder:
             raise InvalidRequest(f"column value is null in {_of(body.null_count, batch)}; a message needs a body")
         longest = pc.max(pc.binary_length(body)).as_py() or 0
         if longest > self._body_max:
-            over = pc.sum(pc.greater(pc.binary_length(body), number(self._body_max))).as_py()
+            over = pc.sum(pc.greater(pc.binary_length(body), integer(self._body_max))).as_py()
             raise ContentTooLarge(
                 f"{_of(over, batch)} are over the limit of {self._body_max} bytes a message: column "
                 f"value has {longest} bytes in the largest"
@@ -117,7 +117,7 @@ class Encoder:
         default = self._defaults.get("delivery_mode", b"").endswith(b"\x01")
         if "delivery_mode" not in self._columns:
             return default
-        return pc.fill_null(pc.equal(batch.column("delivery_mode"), number(1)), boolean(default))
+        return pc.fill_null(pc.equal(batch.column("delivery_mode"), integer(1)), boolean(default))
 
     def _properties(self, batch: pa.RecordBatch) -> list[Piece]:
         """The pieces of the record's header, the header of its map of properties, and the map's entries."""
@@ -142,8 +142,8 @@ class Encoder:
         counts = optional[0]
         for other in optional[1:]:
             counts = pc.add(counts, other)
-        headers = [_RECORD + (bytes((0x80 | entries,)) if entries else _NIL) for entries in range(len(PROPERTIES) + 1)]
-        return [binaries(headers).take(pc.add(counts, number(count, pa.int8()))), *pieces]
+        headers = [_RECORD + (bytes((0x80 | number,)) if number else _NIL) for number in range(len(PROPERTIES) + 1)]
+        return [binaries(headers).take(pc.add(counts, integer(count, pa.int8()))), *pieces]
 
 
 def numbers(batch: pa.RecordBatch, name: str) -> pa.Array:
@@ -158,10 +158,10 @@ def numbers(batch: pa.RecordBatch, name: str) -> pa.Array:
     """
     column = batch.column(name)
     if pa.types.is_timestamp(column.type):
-        column = pc.divide(pc.cast(pc.cast(column, pa.timestamp("us", column.type.tz)), pa.int64()), number(1_000_000))
+        column = pc.divide(pc.cast(pc.cast(column, pa.timestamp("us", column.type.tz)), pa.int64()), integer(1_000_000))
     column = pc.cast(column, pa.int64())
     least, most = RANGES[name]
-    wrong = pc.sum(pc.or_(pc.less(column, number(least)), pc.greater(column, number(most)))).as_py()
+    wrong = pc.sum(pc.or_(pc.less(column, integer(least)), pc.greater(column, integer(most)))).as_py()
     if wrong:
         raise InvalidRequest(f"column {name} is not {least} to {most} in {_of(wrong, batch)}; set it right or to null")
     return column
@@ -202,7 +202,7 @@ def _property(name: str, column: pa.Array, default: bytes | None) -> list[Piece]
     elif name == "timestamp":
         first, *rest = _seconds(column, key)
     elif name in RANGES:
-        first, rest = _looked_up(column, lambda value: key + packed(value)), []
+        first, rest = _looked_up(column, lambda number: key + packed(number)), []
     else:
         first, *rest = _sized(_bytes(column), lambda size: key + _text_header(size))
     if default is not None and column.null_count:
@@ -230,7 +230,9 @@ def _seconds(seconds: pa.Array, key: bytes) -> list[Piece]:
     largest = pc.max(seconds).as_py()
     shifts, code = ((16, 0), b"\xce") if largest < 1 << 32 else ((48, 32, 16, 0), b"\xcf")
     halves: list[Piece] = [
-        _two_bytes().take(pc.cast(pc.bit_wise_and(pc.shift_right(seconds, number(shift)), number(0xFFFF)), pa.int32()))
+        _two_bytes().take(
+            pc.cast(pc.bit_wise_and(pc.shift_right(seconds, integer(shift)), integer(0xFFFF)), pa.int32())
+        )
         for shift in shifts
     ]
     front: Piece = key + code
@@ -242,7 +244,7 @@ def _seconds(seconds: pa.Array, key: bytes) -> list[Piece]:
 @cache
 def _two_bytes() -> pa.Array:
     """Every number of 16 bits as two bytes."""
-    whole = b"".join(each.to_bytes(2, "big") for each in range(1 << 16))
+    whole = b"".join(number.to_bytes(2, "big") for number in range(1 << 16))
     return pc.cast(pa.Array.from_buffers(pa.binary(2), 1 << 16, [None, pa.py_buffer(whole)]), pa.binary())
 
 
@@ -266,7 +268,7 @@ def _headers(column: pa.Array, key: bytes) -> list[Piece]:
             *_sized(_bytes(values), _text_header if is_text else body_header, of_null=_NIL),
         ]
     )
-    offsets = pc.cast(pc.subtract(offsets, number(start)), pa.int32())
+    offsets = pc.cast(pc.subtract(offsets, integer(start)), pa.int32())
     tables = pc.binary_join(pa.ListArray.from_arrays(offsets, pairs), binary(b""))
     counts = pc.subtract(offsets.slice(1), offsets.slice(0, len(offsets) - 1))
     if column.null_count:

@@ -1,7 +1,7 @@
 """Values of Python's as Arrow has them, made from their bytes.
 
 pyarrow imports pandas, where that is installed, as soon as it converts an object of Python's: that takes 0.35 s of each
-Python that Spark starts, as long as encoding 1.5 million rows. What is made from buffers is not looked at.
+Python that Spark starts. What is made from buffers is not looked at.
 """
 
 from array import array
@@ -26,17 +26,17 @@ def binaries(values: Sequence[bytes | None]) -> pa.Array:
 
 
 def binary(value: bytes) -> pa.Scalar:
-    """Bytes."""
+    """Bytes as a scalar."""
     return binaries([value])[0]
 
 
 def text(value: str, kind: pa.DataType) -> pa.Scalar:
-    """A text, as a string of a type of Arrow's."""
+    """A text as a scalar of one of Arrow's types of strings."""
     return binaries([value.encode()]).cast(kind)[0]
 
 
-def number(value: int, kind: pa.DataType = _INT64) -> pa.Scalar:
-    """A whole number of 8, 32 or 64 bits."""
+def integer(value: int, kind: pa.DataType = _INT64) -> pa.Scalar:
+    """A whole number of 8, 32 or 64 bits as a scalar."""
     return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(array(_FORMATS[kind], [value]))])[0]
 
 
@@ -46,12 +46,12 @@ def booleans(values: Sequence[bool]) -> pa.Array:
 
 
 def boolean(value: bool) -> pa.Scalar:
-    """True or false."""
+    """True or false as a scalar."""
     return booleans([value])[0]
 
 
 def null(kind: pa.DataType) -> pa.Scalar:
-    """Nothing, of a type."""
+    """A null of a type."""
     return pa.nulls(1, kind)[0]
 
 

@@ -18,7 +18,7 @@ from shardmq.errors import InvalidRequest
 from shardmq.limits import MESSAGE_BYTES_MAX, NAME_BYTES_MAX, RECORD_BATCH_RECORDS_MAX
 from shardmq.spark.options import Options
 from shardmq.spark.write.encoding import PROPERTIES, Encoder, numbers
-from shardmq.spark.write.literals import number, text
+from shardmq.spark.write.literals import integer, text
 
 BATCH_BYTES: Final = 1 << 20
 """Bytes of a row batch at most, about; a larger message is one of its own."""
@@ -191,12 +191,12 @@ class RowSplitter:
         transient = self._encoder.is_transient(batch)
         if isinstance(transient, bool):
             return 0 if transient else PERSISTENT
-        return pc.if_else(transient, number(0), number(PERSISTENT))
+        return pc.if_else(transient, integer(0), integer(PERSISTENT))
 
     def _delays(self, batch: pa.RecordBatch) -> Any:
         if "delay_ms" not in self._columns:
             return self._options.delay_ms
-        return pc.fill_null(numbers(batch, "delay_ms"), number(self._options.delay_ms))
+        return pc.fill_null(numbers(batch, "delay_ms"), integer(self._options.delay_ms))
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -225,7 +225,7 @@ def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _names(column: pa.Array, what: str, default: str) -> pa.Array:
-    over = pc.sum(pc.greater(pc.binary_length(column), number(NAME_BYTES_MAX))).as_py()
+    over = pc.sum(pc.greater(pc.binary_length(column), integer(NAME_BYTES_MAX))).as_py()
     if over:
         raise InvalidRequest(f"column {what} is over {NAME_BYTES_MAX} bytes in {over} rows of a batch; shorten it")
     return pc.fill_null(column, text(default, column.type)) if column.null_count else column
@@ -236,7 +236,7 @@ def _groups(targets: list[pa.Array]) -> pa.Array:
     groups: pa.Array = targets[0].dictionary_encode().indices
     for target in targets[1:]:
         other = target.dictionary_encode()
-        both = pc.add(pc.multiply(pc.cast(groups, pa.int64()), number(len(other.dictionary))), other.indices)
+        both = pc.add(pc.multiply(pc.cast(groups, pa.int64()), integer(len(other.dictionary))), other.indices)
         groups = both.dictionary_encode().indices
     return groups
 
