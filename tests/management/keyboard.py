@@ -51,6 +51,7 @@ def narrowed(page: Page) -> None:
     """Nothing in the dialog has to be scrolled sideways on a telephone, or on a wall."""
     for width in (390, 2560):
         with page.as_wide_as(width):
+            page.find("dialog[open]")
             page.fits()
 
 

@@ -23,7 +23,7 @@ SHOTS = os.environ.get("SHARDMQ_SCREENSHOTS", "")
 COLOURS = "{runOnly: {type: 'rule', values: ['color-contrast', 'link-in-text-block']}}"
 """Options of axe's, for its rules that look at colours."""
 
-HEED_CLICK = """window.isClicked = false;
+LISTEN_FOR_CLICK = """window.isClicked = false;
 arguments[0].addEventListener('click', () => { window.isClicked = true }, {once: true, capture: true})"""
 WAS_CLICKED = "return window.isClicked !== false"
 """Whether what was to be clicked was, or the page is another one since."""
@@ -101,7 +101,7 @@ class Page:
             found = [each for each in driver.find_elements(By.XPATH, path) if each.is_displayed() and each.is_enabled()]
             if not found:
                 return False
-            driver.execute_script(HEED_CLICK, found[0])
+            driver.execute_script(LISTEN_FOR_CLICK, found[0])
             found[0].click()
             return bool(driver.execute_script(WAS_CLICKED))
 
