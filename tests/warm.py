@@ -24,7 +24,6 @@ from typing import Any, Final
 from unittest.mock import patch
 
 import msgspec
-import setproctitle
 
 from shardmq.bus.link import envelope_decoder
 from shardmq.bus.messages.coordinator import FromCoordinator, ToCoordinator
@@ -234,7 +233,6 @@ def spawn_forked(
 
 def serve(control: socket.socket) -> None:
     """Be the warm process until the owner has gone."""
-    setproctitle.getproctitle()  # it has to look at its own name before names change
     for module in PRELOADED:
         importlib.import_module(module)
     for messages in (ToShard, FromShard, ToCoordinator, FromCoordinator):

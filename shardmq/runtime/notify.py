@@ -117,9 +117,7 @@ def _teller() -> socket.socket:
     return socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
 
 
-def forget_teller() -> None:
-    """Have a socket of one's own, in a fork of a process that had one."""
-    _teller.cache_clear()
+os.register_at_fork(after_in_child=_teller.cache_clear)  # a fork tells over a socket of its own
 
 
 def die_with_parent() -> None:

@@ -18,17 +18,15 @@ from typing import Final, NoReturn, Protocol
 
 import setproctitle
 
-from shardmq.runtime import notify
-
 FORKED: Final = {
     "coordinator": ("shardmq.cmd.run.processes", "shardmq.coordinator.process"),
     "shard": ("shardmq.cmd.run.processes", "shardmq.shards.process"),
     "gateway": ("shardmq.cmd.run.processes", "shardmq.gateway.process"),
 }
-"""Commands without which a broker is not up, and the modules that they take long to import."""
+"""Commands without which a broker is not up, and the modules whose import takes them long."""
 
-NAME: Final = "shardmq"
-"""What the kernel calls the processes of a broker, as `top` shows it."""
+PROCESS_NAME: Final = "shardmq"
+"""Of the processes of a broker, as `top` shows it."""
 
 _HANDLED: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGINT)
 
@@ -102,9 +100,9 @@ def spawn(
 def start(arguments: tuple[str, ...], variables: Mapping[str, str]) -> Process:
     """Start `shardmq arguments…` as one of the processes of a broker, which writes to our stderr alone.
 
-    Those that a broker waits for at its start are forked: what they import is imported here, once. Four shards that
-    each import it take 0.8 s of the processor, and memory of their own for it. Where another thread runs here, as one
-    that looks up the name of a member of etcd, nothing is forked: a lock that it holds would stay locked in the fork.
+    A process of FORKED is a fork of this one, which imports its modules once; any other is spawned. Where this process
+    has a second thread, as one that looks up the name of a member of etcd, all are spawned: a lock that the thread
+    holds would stay locked in a fork.
     """
     modules = FORKED.get(arguments[0])
     if modules is None or threading.active_count() > 1:
@@ -121,7 +119,7 @@ def start(arguments: tuple[str, ...], variables: Mapping[str, str]) -> Process:
 
 
 def fork(work: Callable[[], int], title: list[str], variables: Mapping[str, str], stdout: int, stderr: int) -> Forked:
-    """Do work in a fork of this process, which has no other thread; in a process group of its own, as by `spawn`.
+    """Do work in a fork of this process, in a process group of its own as by `spawn`. There is one thread here.
 
     Args:
         work: returns the exit code.
@@ -131,7 +129,7 @@ def fork(work: Callable[[], int], title: list[str], variables: Mapping[str, str]
         stderr: a file descriptor.
     """
     setproctitle.getproctitle()  # it finds the place of the title by the environment, which is another one in the fork
-    setproctitle.setthreadtitle(NAME)
+    setproctitle.setthreadtitle(PROCESS_NAME)
     sys.stdout.flush()
     sys.stderr.flush()
     signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)  # one for the fork is none for the handlers it has from here
@@ -152,7 +150,7 @@ def _become(
         os.environ.clear()
         os.environ.update(variables)
         setproctitle.setproctitle(" ".join(title))
-        setproctitle.setthreadtitle(NAME)  # it was the beginning of the title
+        setproctitle.setthreadtitle(PROCESS_NAME)  # it was the beginning of the title
         code = work()
         threading._shutdown()  # type: ignore[attr-defined]  # it and the next are what the interpreter does at its end
         atexit._run_exitfuncs()
@@ -174,7 +172,7 @@ def _let_go(stdout: int, stderr: int) -> None:
     """Keep nothing of the parent's but its code: no handler, no descriptor."""
     os.setpgid(0, 0)
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+    for number in _HANDLED:
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.freeze()  # what lies around from the parent closes nothing here
@@ -183,7 +181,6 @@ def _let_go(stdout: int, stderr: int) -> None:
     os.dup2(stdout, 1)
     os.dup2(stderr, 2)
     os.closerange(3, 1 << 30)
-    notify.forget_teller()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
 
 

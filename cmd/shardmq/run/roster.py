@@ -170,6 +170,7 @@ def front(options: BrokerOptions, place: Place, run_dir: Path, on_ready: Callabl
     for index in range(options.gateways):
         name = f"gateway-{index}"
         whole_name = f"{place.host}.{name}" if place.host else name
+        # The name comes first: the title of a fork is cut short where the environment of `up` is small.
         gateway = ("gateway", "--name", whole_name, *place.to_others, *options.gateway_words)
         members.append(Child(name, GATEWAY, gateway, run_dir, on_ready, variables={**place.variables, **secret}))
     if options.management.port is not None:
