@@ -15,6 +15,9 @@ from typing import Final
 RECHECK_MS: Final = 1
 """Pause between two looks at a pipe that could not be made small."""
 
+SIGNAL_MS: Final = 250
+"""One wait is no longer: a signal that comes in the moment before does not end it, and Ctrl-C has to wait as long."""
+
 
 class StdoutReader:
     """The reader of this process's stdout.
@@ -55,7 +58,9 @@ class StdoutReader:
         """
         sys.stdout.buffer.flush()
         while self.is_pipe:
-            ((_, events),) = self._room.poll()
+            if not (polled := self._room.poll(SIGNAL_MS)):
+                continue
+            ((_, events),) = polled
             if not self._unread():
                 return
             if events & select.POLLERR or self._end.poll(RECHECK_MS):

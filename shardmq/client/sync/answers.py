@@ -1,5 +1,6 @@
 """Waiting in threads: an answer that one thread waits for, and a consumer's inbox."""
 
+import math
 import select
 import socket
 import threading
@@ -12,7 +13,7 @@ from typing import Generic, TypeVar
 from shardmq.client.api.message import Delivery
 from shardmq.client.core.groups.plain import PlainInbox
 from shardmq.client.core.state import ConnectionState
-from shardmq.client.sync.sockets import ReadingRight, Stream, WakePipe
+from shardmq.client.sync.sockets import ReadingRight, Stream, WakePipe, wait_seconds
 from shardmq.errors import ShardmqError, Timeout, Unroutable
 
 T = TypeVar("T")
@@ -49,7 +50,11 @@ class PendingAnswer(Generic[T]):
 
     def wait(self, seconds: float) -> bool:
         """Whether it was settled within so many seconds."""
-        return self._lock.acquire(timeout=min(max(seconds, 0), threading.TIMEOUT_MAX))
+        until = time.monotonic() + seconds
+        while not self._lock.acquire(timeout=wait_seconds(until)):
+            if time.monotonic() >= until:
+                return False
+        return True
 
     def result(self) -> T:
         """The result of a settled answer.
@@ -118,13 +123,21 @@ class DeliveryQueue(PlainInbox):
             Empty: nothing came in time.
             ShardmqError: the consumer ended, and not because it was cancelled here.
         """
-        taken = self._queue.get(timeout=None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
+        taken = self._get(math.inf if seconds is None else time.monotonic() + seconds)
         if isinstance(taken, Delivery):
             return taken
         self._queue.put(taken)
         if taken.error is not None:
             raise taken.error
         return None
+
+    def _get(self, until: float) -> Delivery | _End:
+        while True:
+            try:
+                return self._queue.get(timeout=wait_seconds(until))
+            except Empty:
+                if time.monotonic() >= until:
+                    raise
 
     def drain(self) -> list[Delivery]:
         """What was delivered and not taken."""

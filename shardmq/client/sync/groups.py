@@ -1,5 +1,6 @@
 """Consumers of groups: a topic's messages, shared out between the members, acknowledged when they are handled."""
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from shardmq.client.core.groups.membership import Membership
 from shardmq.client.core.requests import consuming, groups
 from shardmq.client.core.requests.request import Request
 from shardmq.client.sync.consumer import ChannelConsumers
+from shardmq.client.sync.sockets import wait_seconds
 from shardmq.errors import ChannelError, ConnectionFault, InvalidRequest, NotFound, PreconditionFailed
 
 T = TypeVar("T")
@@ -201,7 +203,7 @@ class GroupConsumer:
 
     def _next(self, take: Callable[[], T | None], seconds: float | None) -> T | None:
         """What comes next, once it has followed all changes; None when nothing came in time, or it has ended."""
-        until = None if seconds is None else time.monotonic() + seconds
+        until = math.inf if seconds is None else time.monotonic() + seconds
         while not self._is_closed:
             while (change := self._member.change()) is not None:
                 self._follow(change)
@@ -212,11 +214,11 @@ class GroupConsumer:
                 if self._member.ended.error is not None:
                     raise self._member.ended.error
                 return None
-            left = None if until is None else until - time.monotonic()
-            if not self._came.wait(threading.TIMEOUT_MAX if left is None else max(0.0, left)):
+            if self._came.wait(wait_seconds(until)):
+                self._came.clear()
+            elif time.monotonic() >= until:
                 self._consumers.settler.flush()
                 return None
-            self._came.clear()
         return None
 
     def _follow(self, change: Change) -> None:

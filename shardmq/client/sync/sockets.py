@@ -18,8 +18,12 @@ LENT_SECONDS: Final = 0.05
 """For so long after a thread has read its own answer the next one is expected to do the same. Longer costs those who
 are told things that they have not asked for, such as that the broker is blocked; shorter, the I/O thread more wakes."""
 
-POLL_SECONDS_MAX: Final = 3600.0
-"""One poll waits no longer: a timeout may be infinite, and poll takes no more than 24 days."""
+WAIT_SECONDS_MAX: Final = 3600.0
+"""One wait is no longer: a timeout may be infinite, and poll takes no more than 24 days."""
+
+SIGNAL_SECONDS: Final = 0.25
+"""One wait of the main thread is no longer. A signal ends a wait, but not where it comes in the moment before: its
+handler, or Ctrl-C, then has to wait as long."""
 
 
 class TlsSocket:
@@ -163,8 +167,8 @@ class ReadingRight:
         that is interrupted in a poll has certainly taken nothing from the socket.
         """
         try:
-            while self.is_lent and not is_done() and (seconds := until - time.monotonic()) > 0:
-                if self._poll.poll(min(seconds, POLL_SECONDS_MAX) * 1000):
+            while self.is_lent and not is_done() and (seconds := wait_seconds(until)):
+                if self._poll.poll(seconds * 1000):
                     self._read_lent(read)
         finally:
             self._used_at = time.monotonic()
@@ -208,6 +212,16 @@ class ReadingRight:
             yield
         finally:
             self._lock.release()
+
+
+def wait_seconds(until: float) -> float:
+    """Return how long to wait at once, in seconds: whoever waits until then looks at the time, and waits again.
+
+    Args:
+        until: by the monotonic clock; may be infinite.
+    """
+    is_main = threading.get_ident() == threading.main_thread().ident
+    return max(0.0, min(until - time.monotonic(), SIGNAL_SECONDS if is_main else WAIT_SECONDS_MAX))
 
 
 def dial(address: Address, tls: ssl.SSLContext | None, seconds: float, stop: socket.socket) -> Stream:
@@ -286,10 +300,10 @@ def _wait(sock: socket.socket, wanted: int, deadline: float, stop: socket.socket
     poll.register(sock, wanted)
     poll.register(stop, select.POLLIN)
     while True:
-        left = deadline - time.monotonic()
-        if left <= 0:
+        seconds = wait_seconds(deadline)
+        if not seconds:
             raise TimeoutError("no answer in time")
-        for descriptor, _ in poll.poll(min(left, POLL_SECONDS_MAX) * 1000):
+        for descriptor, _ in poll.poll(seconds * 1000):
             if descriptor == stop.fileno():
                 raise InterruptedError("it is not wanted any more")
             return

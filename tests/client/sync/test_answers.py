@@ -1,15 +1,20 @@
 """Threads that wait for an answer: who waits for the only one reads it, and hands the reading back when it is due."""
 
+import math
 import os
+import select
 import signal
+import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 import shardmq
 from shardmq import errors
+from shardmq.client.sync import sockets
+from shardmq.client.sync.answers import DeliveryQueue, PendingAnswer
 from shardmq.client.sync.sockets import LENT_SECONDS, ReadingRight
 from shardmq.cmd.run.broker import Broker
 from shardmq.protocol.native.operations.basic import BasicPublish
@@ -191,6 +196,71 @@ def test_a_signal_in_the_thread_that_reads_its_answer_costs_no_connection(peer: 
             channel.basic_publish("", "q", b"3")
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.fixture
+def interrupted_late() -> Iterator[Callable[[], None]]:
+    """Have a signal come that does not end the wait of the main thread, as one in the moment before it does not.
+
+    The signal goes to another thread; Python calls its handler in the main thread, once that runs again.
+    """
+    pending = threading.Event()
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def send() -> None:
+        pending.wait()
+        time.sleep(0.1)
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    sender = threading.Thread(target=send)
+    sender.start()
+    yield pending.set
+    pending.set()
+    sender.join()
+    signal.signal(signal.SIGUSR1, before)
+
+
+def dial_someone_silent() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        sockets._wait(ours, select.POLLIN, math.inf, theirs)
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda: PendingAnswer[None]().wait(math.inf),
+        lambda: DeliveryQueue().take(None),
+        lambda: DeliveryQueue().take(60),
+        dial_someone_silent,
+    ],
+    ids=["answer", "delivery", "delivery within", "dialling"],
+)
+def test_no_wait_outlives_a_signal_that_did_not_end_it(
+    interrupted_late: Callable[[], None], wait: Callable[[], object]
+) -> None:
+    interrupted_late()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        wait()
+    assert time.monotonic() - began < 30
+
+
+def test_no_poll_of_a_group_outlives_a_signal_that_did_not_end_it(
+    broker: Broker, interrupted_late: Callable[[], None]
+) -> None:
+    with shardmq.connect(broker.url) as connection:
+        channel = connection.channel()
+        channel.topic_declare("waited-for", 1)
+        with channel.group_consumer("waited-for", "waiting") as consumer:
+            interrupted_late()
+            began = time.monotonic()
+            with pytest.raises(KeyboardInterrupt):
+                list(consumer)
+            assert time.monotonic() - began < 30
 
 
 def test_who_is_interrupted_while_it_takes_in_what_came_leaves_a_fault_to_the_io_thread() -> None:
