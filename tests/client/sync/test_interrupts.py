@@ -2,7 +2,8 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -71,25 +72,40 @@ class Interruption:
                 raise KeyboardInterrupt
 
 
+@contextmanager
+def ready(broker: Broker, recovery: shardmq.Recovery | None) -> Iterator[tuple[shardmq.Connection, shardmq.Channel]]:
+    """A connection whose answers this thread has begun to read itself; it is to close at once."""
+    connection = shardmq.connect(broker.url, recovery=recovery)
+    channel = connection.channel()
+    channel.queue_declare(QUEUE)
+    channel.basic_publish("", QUEUE, b"1")
+    channel.basic_publish("", QUEUE, b"2")
+    yield connection, channel
+    began = time.monotonic()
+    connection.close()
+    assert time.monotonic() - began < CLOSE_SECONDS
+
+
 @pytest.mark.parametrize(("step", "moments"), [(publish, 90), (get, 130), (declare, 120), (consume, 150), (close, 50)])
-def test_wherever_a_step_is_interrupted_the_next_one_is_answered_and_the_connection_closes_at_once(
+def test_wherever_a_step_is_interrupted_the_next_one_is_answered_at_once(
     broker: Broker, step: Callable[[shardmq.Connection, shardmq.Channel], None], moments: int
 ) -> None:
     seen = 0
     for moment in range(1, moments):
-        connection = shardmq.connect(broker.url, recovery=None)
-        channel = connection.channel()
-        channel.queue_declare(QUEUE)
-        channel.basic_publish("", QUEUE, b"1")
-        channel.basic_publish("", QUEUE, b"2")  # this thread has begun to read its answers itself
-        interruption = Interruption(moment)
-        interruption.during(lambda: step(connection, channel))  # noqa: B023 - it is called here
-        began = time.monotonic()
-        try:
-            channel.basic_publish("", QUEUE, b"3")
-        except errors.ConnectionFault:
-            assert interruption.where or step is close
-        connection.close()
-        assert time.monotonic() - began < CLOSE_SECONDS, interruption.where
+        with ready(broker, None) as (connection, channel):
+            interruption = Interruption(moment)
+            interruption.during(lambda: step(connection, channel))
+            try:
+                channel.basic_publish("", QUEUE, b"3")
+            except errors.ConnectionFault:
+                assert interruption.where or step is close
         seen += bool(interruption.where)
     assert seen > moments / 3
+
+
+def test_wherever_a_step_is_interrupted_a_connection_that_recovers_goes_on(broker: Broker) -> None:
+    recovery = shardmq.Recovery(first_seconds=0.01, max_seconds=0.1)
+    for moment in range(1, 90):
+        with ready(broker, recovery) as (connection, channel):
+            Interruption(moment).during(lambda: publish(connection, channel))
+            channel.basic_publish("", QUEUE, b"3")
