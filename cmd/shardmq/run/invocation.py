@@ -174,6 +174,7 @@ def _let_go(stdout: int, stderr: int) -> None:
     signal.set_wakeup_fd(-1)
     for number in _HANDLED:
         signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # forgets one that has come for the parent's group, in which we were
     signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.freeze()  # what lies around from the parent closes nothing here
     null = os.open(os.devnull, os.O_RDONLY)

@@ -20,8 +20,10 @@ COLD = {"OF_THIS_TEST": "1"}
 """With a variable of its own, a broker is started by its command line, as users start it."""
 
 PROGRAM = """
-import os, sys
+import os, signal, sys
 from shardmq.cmd.run.invocation import fork
+
+os.register_at_fork(after_in_child=lambda: {at_once})
 
 def work():
     {work}
@@ -45,9 +47,9 @@ def opened(pid: int) -> set[str]:
     return {each for each in found if not each.startswith(("anon_inode:", "/dev/"))}
 
 
-def forked(work: str) -> "subprocess.CompletedProcess[str]":
-    """Have a fork do that; it says what it has printed, and then its exit code."""
-    program = [sys.executable, "-c", PROGRAM.format(work=work)]
+def forked(work: str, at_once: str = "None") -> "subprocess.CompletedProcess[str]":
+    """Have a fork do that, and something else before; it says what it has printed, and then its exit code."""
+    program = [sys.executable, "-c", PROGRAM.format(work=work, at_once=at_once)]
     return subprocess.run(program, env=environment(), capture_output=True, text=True, timeout=60, check=True)
 
 
@@ -103,3 +105,13 @@ def test_a_fork_ends_as_a_program_does(work: str, code: int, output: str, error:
     assert done.stdout == f"before{output}{code}\n"
     assert error in done.stderr
     assert bool(error) == bool(done.stderr)
+
+
+def test_ctrl_c_for_the_group_of_the_supervisor_is_none_for_a_fork_that_has_just_left_it() -> None:
+    done = forked("return 3", at_once="os.kill(os.getpid(), signal.SIGINT)")
+    assert (done.stdout, done.stderr) == ("before3\n", "")
+
+
+def test_a_fork_that_is_ended_before_it_begins_ends() -> None:
+    done = forked("return 3", at_once="os.kill(os.getpid(), signal.SIGTERM)")
+    assert (done.stdout, done.stderr) == (f"before{-signal.SIGTERM}\n", "")
