@@ -7,7 +7,9 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
+from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from shardmq.client.api.message import Delivery
@@ -151,6 +153,33 @@ class DeliveryQueue(PlainInbox):
                 left.append(taken)
 
 
+class Uninterrupted:
+    """What is said to the broker in one step is said whole, or the connection is made anew.
+
+        with transport.lock, transport.uninterrupted: …
+
+    A signal's handler may raise anywhere in it: between a request's number and the request, or in the middle of a
+    frame. Nobody knows then what the broker has heard. Where it raises as the step ends, the step was done.
+
+    Args:
+        tell: is called where it was interrupted.
+    """
+
+    __slots__ = ("_tell",)
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self._tell = tell
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None and not isinstance(error, Exception):
+            self._tell()
+
+
 class AnswerReader(ABC):
     """How threads wait for the answers of a connection: the base of its transport.
 
@@ -159,10 +188,12 @@ class AnswerReader(ABC):
 
     Attributes:
         lock: guards the core and everything to be sent.
+        uninterrupted: is entered behind the lock where something is said to the broker.
     """
 
     def __init__(self, state: ConnectionState) -> None:
         self.lock = threading.Lock()
+        self.uninterrupted = Uninterrupted(self._interrupted)
         self._state = state
         self._socket: Stream | None = None
         self._unsent: deque[memoryview] = deque()
@@ -219,6 +250,11 @@ class AnswerReader(ABC):
     def _listen(self) -> None:
         """Have the I/O thread read. Under `lock`."""
         self._right.end_loan()
+        self._wake()
+
+    def _interrupted(self) -> None:
+        """Have the I/O thread make the connection anew."""
+        self._broken = InterruptedError("a thread was interrupted while it talked to the broker")
         self._wake()
 
     def _wake(self) -> None:

@@ -128,7 +128,7 @@ class Channel(
             self._send_published()
         confirmed = PendingConfirm()
         batch = batch_of_one(exchange, routing_key, record, properties, mandatory, delay_ms)
-        with self._transport.lock:
+        with self._transport.lock, self._transport.uninterrupted:
             self._connection.publish(self._core, batch, confirmed)
             self._transport.transmit(is_awaited=True)
         what = f"publishing to exchange '{exchange}' with routing key '{routing_key}'"
@@ -208,7 +208,7 @@ class Channel(
         check_names(queue=queue)
         self._settler.flush()
         got: PendingAnswer[Delivery | None] = PendingAnswer()
-        with self._transport.lock:
+        with self._transport.lock, self._transport.uninterrupted:
             self._connection.get(self._core, queue, auto_ack, got)
             self._transport.transmit(is_awaited=True)
         delivery = self._transport.wait(got, self._timeout, f"getting from queue '{queue}'")
@@ -218,7 +218,7 @@ class Channel(
         """Have everything unacked on this channel delivered again; acking the first copies does nothing any more."""
         self._settler.flush()
         recovered: PendingAnswer[None] = PendingAnswer()
-        with self._transport.lock:
+        with self._transport.lock, self._transport.uninterrupted:
             self._connection.recover(self._core, recovered)
             self._transport.transmit(is_awaited=True)
         self._transport.wait(recovered, self._timeout, f"recovering what is unacked on channel {self.number}")
@@ -240,7 +240,7 @@ class Channel(
     def _ask_for(self, request: Request[T], seconds: float) -> T:
         self._settler.flush()
         answer: PendingAnswer[object] = PendingAnswer()
-        with self._transport.lock:
+        with self._transport.lock, self._transport.uninterrupted:
             self._connection.request(self._core, request.operation, answer, request.what)
             self._transport.transmit(is_awaited=True)
         return request.shape(self._transport.wait(answer, seconds, request.what))
@@ -262,7 +262,7 @@ class Channel(
         self._settler.flush()
         closed: PendingAnswer[None] = PendingAnswer()
         try:
-            with self._transport.lock:
+            with self._transport.lock, self._transport.uninterrupted:
                 self._connection.close_channel(self._core, error, closed)
                 self._transport.transmit(is_awaited=True)
             self._transport.wait(closed, min(self._timeout, CLOSE_SECONDS), f"closing channel {self.number}")

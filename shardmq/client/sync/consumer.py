@@ -16,7 +16,7 @@ from shardmq.client.sync.answers import DeliveryQueue, PendingAnswer
 from shardmq.client.sync.settler import ChannelSettler
 from shardmq.client.sync.transport import Transport
 from shardmq.client.sync.workers import SerialExecutor, WorkerPool, is_own_code
-from shardmq.errors import ChannelError, ConnectionFault, NotFound, ShardmqError
+from shardmq.errors import ChannelError, ConnectionFault, NotFound, ShardmqError, Timeout
 from shardmq.protocol.native.operations.basic import BasicConsume
 
 
@@ -51,7 +51,7 @@ class ChannelConsumers:
         if isinstance(inbox, PlainInbox) and is_plain_member(operation.arguments, operation.auto_ack):
             inbox.member = PlainMember(threading.Lock(), self._let_go_soon)
         answer: PendingAnswer[str] = PendingAnswer()
-        with self._transport.lock:
+        with self._transport.lock, self._transport.uninterrupted:
             self._connection.consume(self.settler.core, operation, inbox, answer)
             self._transport.transmit()
         tag = self._transport.wait(answer, self._timeout, f"consuming queue '{operation.queue}'")
@@ -62,7 +62,7 @@ class ChannelConsumers:
         """End a consumer."""
         self.settler.flush()
         answer: PendingAnswer[None] = PendingAnswer()
-        with self._transport.lock:
+        with self._transport.lock, self._transport.uninterrupted:
             self._connection.cancel(self.settler.core, tag, answer)
             self._transport.transmit()
         self.settler.forget_prefetch(tag)
@@ -71,7 +71,7 @@ class ChannelConsumers:
     def let_go(self, tag: str, partitions: list[int]) -> None:
         """Tell the broker that a consumer has let go of partitions; what was acked of them goes before."""
         self.settler.flush()
-        with self._transport.lock:
+        with self._transport.lock, self._transport.uninterrupted:
             self._connection.let_go(self.settler.core, tag, partitions)
             self._transport.transmit()
 
@@ -80,7 +80,7 @@ class ChannelConsumers:
         partitions = member.to_let_go()
         if partitions:
             self.settler.flush_acks()
-            with self._transport.lock:
+            with self._transport.lock, self._transport.uninterrupted:
                 self._connection.let_go(self.settler.core, member.tag, partitions)
                 self._transport.transmit()
 
@@ -171,7 +171,7 @@ class ChannelConsumers:
         if settler.core.fault is None:
             try:
                 self.cancel(tag)
-            except (ChannelError, ConnectionFault, NotFound):
+            except (ChannelError, ConnectionFault, NotFound, Timeout):
                 settler.forget_prefetch(tag)
             for left in inbox.drain():
                 settler.taken(left)

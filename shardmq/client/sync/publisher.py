@@ -12,25 +12,19 @@ from typing import Final, Self
 from msgspec import Raw
 from msgspec.structs import replace
 
-from shardmq.client.core.batching import (
-    NO_EXTRAS,
-    PublishBatch,
-    PublishOptions,
-    batches_of,
-    flags_of,
-    numbering_of,
-)
+from shardmq.client.core.batching import NO_EXTRAS, PublishBatch, PublishOptions, batches_of, flags_of, numbering_of
 from shardmq.client.core.channel import ChannelCore, Publish
 from shardmq.client.core.connection import ConnectionCore
+from shardmq.client.core.interfaces import again
 from shardmq.client.core.publishing.builder import BatchBuilder
 from shardmq.client.core.publishing.collector import BatchCollector
 from shardmq.client.core.publishing.keyed import KeyedBuilder
 from shardmq.client.core.publishing.pairs import batches_of_pairs
 from shardmq.client.core.publishing.sent import SentBatches
 from shardmq.client.core.validation import check_delay, check_names, check_sequence
-from shardmq.client.sync.answers import PendingAnswer
+from shardmq.client.sync.answers import PendingAnswer, Uninterrupted
 from shardmq.client.sync.transport import Transport
-from shardmq.errors import ChannelError, InvalidRequest
+from shardmq.errors import ChannelError, InvalidRequest, PublishRefused
 from shardmq.message.properties import Properties
 
 EAGER_BATCHES: Final = 2
@@ -75,11 +69,11 @@ class Publisher:
         self._producer = producer
         self._sent = SentBatches(has_return_hook)
         self._forget = forget
-        self._publish: Publish = publish or core.publish
+        self._publish = publish or core.publish
         self._lock = threading.Lock()
-        self._collecting = BatchCollector(
-            producer, lambda: core.state.server, window
-        )  # under _lock, but for what it says
+        self._whole = Uninterrupted(self._interrupted)  # is entered behind the lock
+        self._fault: PublishRefused | None = None
+        self._collecting = BatchCollector(producer, lambda: core.state.server, window)  # under _lock, but what it says
         self._is_due = False
         self._ticks = 0  # since it is due
         self._is_closed = False
@@ -198,7 +192,7 @@ class Publisher:
             if self.unconfirmed >= self._collecting.window:
                 self._wait_for_window()
             self._check()
-            with self._lock:
+            with self._lock, self._whole:
                 self._check_taking()
                 batch = (exchange, routing_key, flags, count, records, delay_ms, producer, number, 0)
                 self._send_batches([*self._collecting.take(), batch])
@@ -230,7 +224,7 @@ class Publisher:
             if self.unconfirmed >= self._collecting.window:
                 self._wait_for_window()
             self._check()
-            with self._lock:
+            with self._lock, self._whole:
                 self._check_taking()
                 self._send_batches([*self._collecting.take(), batch])
             self._transport.make_room(self._timeout)
@@ -248,6 +242,7 @@ class Publisher:
             ChannelError, ConnectionFault: the channel or connection closed before all was confirmed.
         """
         self._send()
+        self._check_fault()
         seconds = self._timeout if timeout is None else timeout
         self._wait_for(None, seconds, f"flush ({self._sent.target})")
         with self._transport.lock:
@@ -276,7 +271,7 @@ class Publisher:
                     filling.check_key(routing_key)
                 return filling, head
         check_sequence(self._producer, None)
-        with self._lock:
+        with self._lock, self._whole:
             self._check_taking()
             head = self._collecting.turn_to(exchange, routing_key, properties, extras)
             return self._collecting.filling, head
@@ -297,7 +292,7 @@ class Publisher:
             self._wait_for_window()
         self._check()
         collecting = self._collecting
-        with self._lock:
+        with self._lock, self._whole:
             self._check_taking()
             filling = collecting.filling
             extras = PublishOptions(mandatory, delay_ms, self._producer, sequence)
@@ -322,27 +317,28 @@ class Publisher:
         """Take no more messages, and send what there is."""
         self._is_closed = True
         self._forget(self)
-        with self._lock:
-            self._send_batches(self._collecting.close())
+        self._send(is_last=True)
 
     def _sweep(self, left: BatchBuilder) -> None:
         """Send what this thread has added to a batch that another thread had left behind, or closed."""
-        with self._lock:
+        with self._lock, self._whole:
+            self._check_fault()
             self._send_batches(self._collecting.sweep(left))
         if self._is_closed:
             self.flush()  # who has closed the publisher may have waited for its confirms before
 
     def _become_due(self) -> None:
-        with self._lock:  # else two threads are due, and none of the two ever less
+        with self._lock, self._whole:  # else two threads are due, and none of the two ever less
             if self._is_due:
                 return
             self._is_due = True
-        self._transport.due(self._flush_due)
+            self._transport.due(self._flush_due)
 
-    def _send(self) -> None:
+    def _send(self, is_last: bool = False) -> None:
         """Send what is being collected, without waiting for it to be confirmed."""
-        with self._lock:
-            self._send_batches(self._collecting.take())
+        with self._lock, self._whole:
+            if self._fault is None:
+                self._send_batches(self._collecting.close() if is_last else self._collecting.take())
 
     def _flush_due(self) -> None:
         """Send what is being collected: it has waited for its neighbours; a little longer behind more than it is."""
@@ -358,7 +354,7 @@ class Publisher:
         if not batches:
             return
         sent = self._sent
-        with self._transport.lock:
+        with self._transport.lock, self._transport.uninterrupted:
             for batch in batches:
                 confirms = sent.add(batch)
                 fault = self._core.state.fault or self._channel.fault
@@ -388,6 +384,17 @@ class Publisher:
             self._core.state.check(self._channel)
         self._check_taking()
 
+    def _interrupted(self) -> None:
+        """Take no more, and send nothing: nobody knows what of that which was collected is whole."""
+        text = "publishing was interrupted: what is not confirmed may not be stored; publish it with a new publisher"
+        self._fault = PublishRefused(text)
+        self._collecting.leave()
+
+    def _check_fault(self) -> None:
+        if self._fault is not None:
+            raise again(self._fault)
+
     def _check_taking(self) -> None:
+        self._check_fault()
         if self._is_closed:
             raise ChannelError("this publisher is closed")

@@ -47,7 +47,7 @@ class ChannelSettler(SettlerCore):
 
     def open(self, opened: Reply[None]) -> None:
         """Open the channel; the reply is settled when the broker has."""
-        with self._transport.lock:
+        with self._transport.lock, self._transport.uninterrupted:
             self.core = self._connection.open_channel(self, opened)
             self._transport.transmit()
 
@@ -90,7 +90,7 @@ class ChannelSettler(SettlerCore):
             if self.core.fault is not None:
                 raise again(self.core.fault)
             self._flush_acknowledgements()
-            with self._transport.lock:
+            with self._transport.lock, self._transport.uninterrupted:
                 self._connection.renew(self.core, first, last)
                 self._transport.transmit()
 
@@ -166,7 +166,7 @@ class ChannelSettler(SettlerCore):
 
     def _flush_acknowledgements(self) -> None:
         if self.core.acknowledgements.count:
-            with self._transport.lock:
+            with self._transport.lock, self._transport.uninterrupted:
                 self._connection.flush_acknowledgements(self.core)
                 self._transport.transmit(is_awaited=True)
 

@@ -1,5 +1,8 @@
 """A signal's handler raises wherever Python lets it: what goes on afterwards goes on, or says at once why not."""
 
+import itertools
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,8 +16,12 @@ import shardmq
 from shardmq import errors
 from shardmq.client.api.defaults import CLOSE_SECONDS
 from shardmq.cmd.run.broker import Broker
+from tests.conftest import StartBroker
+from tests.e2e.traffic import until
 
 QUEUE = "interrupted"
+QUICK = shardmq.Recovery(first_seconds=0.01, max_seconds=0.1)
+MIXED = shardmq.Properties(priority=1), shardmq.Properties(priority=2)
 OURS = "shardmq.client"
 
 
@@ -103,9 +110,78 @@ def test_wherever_a_step_is_interrupted_the_next_one_is_answered_at_once(
     assert seen > moments / 3
 
 
-def test_wherever_a_step_is_interrupted_a_connection_that_recovers_goes_on(broker: Broker) -> None:
-    recovery = shardmq.Recovery(first_seconds=0.01, max_seconds=0.1)
-    for moment in range(1, 90):
-        with ready(broker, recovery) as (connection, channel):
-            Interruption(moment).during(lambda: publish(connection, channel))
+@pytest.mark.parametrize(
+    ("size", "moments"),
+    [(1, range(1, 90)), (12 << 20, range(20, 40))],
+    ids=["small", "more than a socket takes at once"],
+)
+def test_wherever_a_publish_is_interrupted_a_connection_that_recovers_goes_on(
+    broker: Broker, size: int, moments: range
+) -> None:
+    for moment in moments:
+        with ready(broker, QUICK) as (_, channel):
+            Interruption(moment).during(lambda: channel.basic_publish("", QUEUE, bytes(size)))
             channel.basic_publish("", QUEUE, b"3")
+            channel.queue_purge(QUEUE)
+
+
+def test_wherever_a_publisher_is_interrupted_what_it_took_is_stored_or_the_flush_says_so(broker: Broker) -> None:
+    told = 0
+    for moment in range(1, 300, 2):
+        with ready(broker, QUICK) as (_, channel):
+            channel.queue_purge(QUEUE)
+            publisher, taken = channel.publisher(), itertools.count()
+
+            def publish_some(publisher: shardmq.Publisher = publisher, taken: Iterator[int] = taken) -> None:
+                for number in range(40):
+                    publisher.publish("", QUEUE, b"x", MIXED[number % 2])
+                    next(taken)
+
+            Interruption(moment).during(publish_some)
+            try:
+                publisher.flush()
+            except errors.PublishRefused as refused:
+                assert "interrupted" in refused.text
+                told += 1
+                with pytest.raises(errors.PublishRefused):
+                    publisher.publish("", QUEUE, b"x")
+            else:
+                assert channel.queue_declare(QUEUE).messages >= next(taken)
+    assert told
+
+
+def test_wherever_an_ack_is_interrupted_the_consumer_gets_the_rest(broker: Broker) -> None:
+    for moment in range(1, 120, 2):
+        with ready(broker, QUICK) as (_, channel):
+            channel.queue_purge(QUEUE)
+            with channel.publisher() as publisher:
+                publisher.publish_many("", QUEUE, [b"%d" % number for number in range(12)])
+            found: set[bytes] = set()
+            interruption = Interruption(moment)
+            for message in channel.consume(QUEUE, prefetch=4, inactivity_timeout=20.0):
+                found.add(message.body)
+                if len(found) < 4:
+                    interruption.during(message.ack)
+                else:
+                    message.ack()
+                if len(found) == 12:
+                    break
+            assert len(found) == 12
+
+
+def test_an_iterator_that_is_left_while_nobody_answers_gives_back_what_it_has(start_broker: StartBroker) -> None:
+    broker = start_broker(shards=1)
+    with (
+        shardmq.connect(broker.url) as other,
+        shardmq.connect(broker.url, timeout=1.0) as connection,
+        connection.channel() as channel,
+    ):
+        channel.queue_declare(QUEUE)
+        for _ in range(9):
+            channel.basic_publish("", QUEUE, b"x")
+        for _ in channel.consume(QUEUE, prefetch=5):
+            os.kill(broker.pids["gateway-0"], signal.SIGSTOP)
+            break  # what cancels the consumer times out
+        os.kill(broker.pids["gateway-0"], signal.SIGCONT)
+        asking = other.channel()
+        until(lambda: asking.queue_declare(QUEUE).messages == 8, "all are back but the one that was seen")

@@ -216,9 +216,13 @@ class BatchCollector:
             self.window = window_of(len(self._builders))
         return batches
 
-    def close(self) -> list[PublishBatch]:
-        """Take everything, and have no message join what is being filled; who still adds finds itself left behind."""
+    def leave(self) -> None:
+        """Have no message join what is being filled; who still adds finds itself left behind."""
         self.filling = BatchBuilder("", "", None, _NOBODYS)
+
+    def close(self) -> list[PublishBatch]:
+        """Take everything, and have no message join what is being filled."""
+        self.leave()
         return self.take()
 
     def _set_limits(self) -> None:
