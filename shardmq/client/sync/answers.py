@@ -176,7 +176,12 @@ class Uninterrupted:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if error is not None and not isinstance(error, Exception):
+        if error is not None:
+            self.left_by(error)
+
+    def left_by(self, error: BaseException) -> None:
+        """Tell of an interruption, if it is one."""
+        if not isinstance(error, Exception):
             self._tell()
 
 

@@ -243,8 +243,7 @@ class Publisher:
         """
         self._send()
         self._check_fault()
-        seconds = self._timeout if timeout is None else timeout
-        self._wait_for(None, seconds, f"flush ({self._sent.target})")
+        self._wait_for(None, self._timeout if timeout is None else timeout, f"flush ({self._sent.target})")
         with self._transport.lock:
             error = self._sent.take_error()
         if error is not None:
@@ -271,10 +270,14 @@ class Publisher:
                     filling.check_key(routing_key)
                 return filling, head
         check_sequence(self._producer, None)
-        with self._lock, self._whole:
-            self._check_taking()
-            head = self._collecting.turn_to(exchange, routing_key, properties, extras)
-            return self._collecting.filling, head
+        with self._lock:
+            try:  # for each message to another queue: `with self._whole` would take a twentieth of a publish
+                self._check_taking()
+                head = self._collecting.turn_to(exchange, routing_key, properties, extras)
+                return self._collecting.filling, head
+            except BaseException as error:
+                self._whole.left_by(error)
+                raise
 
     def _publish_numbered(
         self,
@@ -297,9 +300,8 @@ class Publisher:
             filling = collecting.filling
             extras = PublishOptions(mandatory, delay_ms, self._producer, sequence)
             continues = replace(extras, sequence=filling.extras.sequence)
-            if collecting.next_sequence() != sequence or not filling.is_like(
-                exchange, routing_key, properties, continues
-            ):
+            is_next = collecting.next_sequence() == sequence
+            if not (is_next and filling.is_like(exchange, routing_key, properties, continues)):
                 collecting.turn_to(exchange, routing_key, properties, extras)
                 filling = collecting.filling
             filling.check(body)
@@ -353,10 +355,9 @@ class Publisher:
     def _send_batches(self, batches: list[PublishBatch]) -> None:
         if not batches:
             return
-        sent = self._sent
         with self._transport.lock, self._transport.uninterrupted:
             for batch in batches:
-                confirms = sent.add(batch)
+                confirms = self._sent.add(batch)
                 fault = self._core.state.fault or self._channel.fault
                 if fault is None:
                     self._publish(self._channel, batch, confirms)
@@ -367,9 +368,8 @@ class Publisher:
     def _wait_for_window(self) -> None:
         self._send()
         self._check()
-        window = self._collecting.window
-        what = f"room in the window of {window} messages ({self._sent.target})"
-        self._wait_for(self._sent.messages - window // 2, self._timeout, what)
+        what = f"room in the window of {self._collecting.window} messages ({self._sent.target})"
+        self._wait_for(self._sent.messages - self._collecting.window // 2, self._timeout, what)
 
     def _wait_for(self, wanted: int | None, seconds: float, what: str) -> None:
         with self._transport.lock:
