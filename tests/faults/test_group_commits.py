@@ -213,13 +213,10 @@ def test_on_a_full_disk_nobody_is_told_of_a_commit_that_is_not_there(start_broke
     broker = start_broker(shards=1)
     with shardmq.connect(broker.url, timeout=20, recovery=QUICK) as connection, connection.channel() as channel:
         produce(broker.url, 0)
-        consumers = {
-            kind: channel.group_consumer(
+        for kind in ("ordered", "shared"):
+            consumer = channel.group_consumer(
                 SOURCE, kind, start="earliest", auto_commit=False, pull=3, prefetch=3, shared=kind == "shared"
             )
-            for kind in ("ordered", "shared")
-        }
-        for kind, consumer in consumers.items():
             handled: list[bytes] = []
             messages = until(lambda: consumer.poll(0.1), "messages come")  # noqa: B023
             known = len(broker.notices)

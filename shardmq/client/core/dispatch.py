@@ -206,8 +206,13 @@ class FrameDispatcher:
             inbox.revoked(notice.partitions, notice.is_lost)
         elif (member := _member(inbox)) is not None:
             member.revoked(notice.consumer, notice.partitions, notice.is_lost)
-        elif not notice.is_lost and notice.channel in self._state.by_number:  # nobody has to be asked
+        elif not notice.is_lost and self._is_open(notice.channel):  # nobody has to be asked
             self._state.send(GroupReleased(notice.channel, notice.consumer, notice.partitions))
+
+    def _is_open(self, number: int) -> bool:
+        """Whether a channel is open, and was not closed here: nothing more is said on it then."""
+        channel = self._state.by_number.get(number)
+        return channel is not None and channel.is_open and channel.fault is None
 
     def _inbox(self, notice: GroupAssigned | GroupRevoked) -> Inbox | None:
         channel = self._state.by_number.get(notice.channel)

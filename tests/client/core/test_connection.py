@@ -39,6 +39,7 @@ from shardmq.protocol.native.operations.connection import (
     Refused,
 )
 from shardmq.protocol.native.operations.fields import Operation
+from shardmq.protocol.native.operations.groups import GroupReleased, GroupRevoked
 from shardmq.protocol.native.operations.topology import QueueDelete
 from tests.client.core.harness import Waiter, consuming, delivery, hear, opened, sent
 
@@ -224,6 +225,18 @@ def test_what_came_on_a_channel_that_has_ended_is_waited_for_by_nobody(is_ours: 
     assert core.state.undelivered == 0
     core.state.taken(channel, inbox.deliveries[0].size)
     assert core.state.undelivered == 0
+
+
+def test_partitions_of_a_consumer_that_is_gone_are_let_go_of_while_its_channel_is_open_and_not_afterwards() -> None:
+    core, channel = opened()
+    hear(core, GroupRevoked(1, "gone", [0, 2], False))
+    assert sent(core) == [GroupReleased(1, "gone", [0, 2])]
+    core.close_channel(channel, ChannelError("closed"), Waiter())
+    (closing,) = sent(core)
+    hear(core, GroupRevoked(1, "gone", [1], False))  # the broker has not heard yet
+    assert sent(core) == []
+    hear(core, Ok(closing.request, 0), GroupRevoked(1, "gone", [1], False))
+    assert sent(core) == []
 
 
 def test_an_answer_to_what_was_never_asked_is_a_protocol_error() -> None:
