@@ -46,6 +46,13 @@ def close(connection: shardmq.Connection, _channel: shardmq.Channel) -> None:
     connection.close()
 
 
+@pytest.fixture
+def connection(broker: Broker) -> Iterator[shardmq.Connection]:
+    """One that nobody interrupts."""
+    with shardmq.connect(broker.url) as connection:
+        yield connection
+
+
 class Interruption:
     """Raises at one of the moments at which Python 3.11 calls the handlers of signals: when a function begins, and
     behind each call of one that is not Python's own.
@@ -116,13 +123,15 @@ def test_wherever_a_step_is_interrupted_the_next_one_is_answered_at_once(
     ids=["small", "more than a socket takes at once"],
 )
 def test_wherever_a_publish_is_interrupted_a_connection_that_recovers_goes_on(
-    broker: Broker, size: int, moments: range
+    broker: Broker, connection: shardmq.Connection, size: int, moments: range
 ) -> None:
+    purging = connection.channel()
+    purging.queue_declare(QUEUE)
     for moment in moments:
         with ready(broker, QUICK) as (_, channel):
             Interruption(moment).during(lambda: channel.basic_publish("", QUEUE, bytes(size)))
             channel.basic_publish("", QUEUE, b"3")
-            channel.queue_purge(QUEUE)
+        purging.queue_purge(QUEUE)  # over another one: it may be lost only now, which ends what is under way
 
 
 def test_wherever_a_publisher_is_interrupted_what_it_took_is_stored_or_the_flush_says_so(broker: Broker) -> None:
