@@ -182,15 +182,17 @@ def test_an_iterator_that_is_left_while_nobody_answers_gives_back_what_it_has(st
     broker = start_broker(shards=1)
     with (
         shardmq.connect(broker.url) as other,
-        shardmq.connect(broker.url, timeout=1.0) as connection,
+        shardmq.connect(broker.url, timeout=6.0) as connection,
         connection.channel() as channel,
     ):
         channel.queue_declare(QUEUE)
         for _ in range(9):
             channel.basic_publish("", QUEUE, b"x")
-        for _ in channel.consume(QUEUE, prefetch=5):
-            os.kill(broker.pids["gateway-0"], signal.SIGSTOP)
-            break  # what cancels the consumer times out
-        os.kill(broker.pids["gateway-0"], signal.SIGCONT)
+        try:
+            for _ in channel.consume(QUEUE, prefetch=5):
+                os.kill(broker.pids["gateway-0"], signal.SIGSTOP)
+                break  # what cancels the consumer times out
+        finally:
+            os.kill(broker.pids["gateway-0"], signal.SIGCONT)
         asking = other.channel()
         until(lambda: asking.queue_declare(QUEUE).messages == 8, "all are back but the one that was seen")
