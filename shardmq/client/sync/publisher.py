@@ -71,7 +71,7 @@ class Publisher:
         self._forget = forget
         self._publish = publish or core.publish
         self._lock = threading.Lock()
-        self._whole = Uninterrupted(self._interrupted)  # is entered behind the lock
+        self._uninterrupted = Uninterrupted(self._interrupted)  # is entered behind the lock
         self._fault: PublishRefused | None = None
         self._collecting = BatchCollector(producer, lambda: core.state.server, window)  # under _lock, but what it says
         self._is_due = False
@@ -192,7 +192,7 @@ class Publisher:
             if self.unconfirmed >= self._collecting.window:
                 self._wait_for_window()
             self._check()
-            with self._lock, self._whole:
+            with self._lock, self._uninterrupted:
                 self._check_taking()
                 batch = (exchange, routing_key, flags, count, records, delay_ms, producer, number, 0)
                 self._send_batches([*self._collecting.take(), batch])
@@ -224,7 +224,7 @@ class Publisher:
             if self.unconfirmed >= self._collecting.window:
                 self._wait_for_window()
             self._check()
-            with self._lock, self._whole:
+            with self._lock, self._uninterrupted:
                 self._check_taking()
                 self._send_batches([*self._collecting.take(), batch])
             self._transport.make_room(self._timeout)
@@ -271,12 +271,12 @@ class Publisher:
                 return filling, head
         check_sequence(self._producer, None)
         with self._lock:
-            try:  # for each message to another queue: `with self._whole` would take a twentieth of a publish
+            try:  # for each message to another queue: `with self._uninterrupted` would take a twentieth of a publish
                 self._check_taking()
                 head = self._collecting.turn_to(exchange, routing_key, properties, extras)
                 return self._collecting.filling, head
             except BaseException as error:
-                self._whole.left_by(error)
+                self._uninterrupted.left_by(error)
                 raise
 
     def _publish_numbered(
@@ -295,7 +295,7 @@ class Publisher:
             self._wait_for_window()
         self._check()
         collecting = self._collecting
-        with self._lock, self._whole:
+        with self._lock, self._uninterrupted:
             self._check_taking()
             filling = collecting.filling
             extras = PublishOptions(mandatory, delay_ms, self._producer, sequence)
@@ -323,14 +323,14 @@ class Publisher:
 
     def _sweep(self, left: BatchBuilder) -> None:
         """Send what this thread has added to a batch that another thread had left behind, or closed."""
-        with self._lock, self._whole:
+        with self._lock, self._uninterrupted:
             self._check_fault()
             self._send_batches(self._collecting.sweep(left))
         if self._is_closed:
             self.flush()  # who has closed the publisher may have waited for its confirms before
 
     def _become_due(self) -> None:
-        with self._lock, self._whole:  # else two threads are due, and none of the two ever less
+        with self._lock, self._uninterrupted:  # else two threads are due, and none of the two ever less
             if self._is_due:
                 return
             self._is_due = True
@@ -338,7 +338,7 @@ class Publisher:
 
     def _send(self, is_last: bool = False) -> None:
         """Send what is being collected, without waiting for it to be confirmed."""
-        with self._lock, self._whole:
+        with self._lock, self._uninterrupted:
             if self._fault is None:
                 self._send_batches(self._collecting.close() if is_last else self._collecting.take())
 
