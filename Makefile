@@ -34,7 +34,7 @@ help:
 	@echo "make bench-hosts  three hosts on this machine, and RabbitMQ's quorum queues on three more; needs root, etcd"
 	@echo "make bench-spark  2,000,000 rows from Spark, exactly once; RabbitMQ beside it where it is installed"
 	@echo "make bench-scaling  what more gateways, shards, queues and copies take of a core; etcd where it is installed"
-	@echo "make measure  every figure of the documents anew, in one run of 45 minutes; then make figures"
+	@echo "make measure  every figure of the documents anew, in one run of 70 minutes; then make figures"
 	@echo "make figures  tables and plots of the documents, from docs/benchmarks/results"
 	@echo "make recording  the terminal that the README shows, from a real run"
 	@echo "make pictures  the management page in docs/operations/pictures, taken by its tests in Chromium"

@@ -1,7 +1,7 @@
 """Measures every figure of the documents again, in one run: `make measure`.
 
 One benchmark after another writes its file in results/; then `make figures` makes tables, plots and the figures in the
-text from them. It takes three quarters of an hour, and both cores. What is not installed (RabbitMQ, Redis, etcd), or
+text from them. It takes a little more than an hour, and both cores. What is not installed (RabbitMQ, Redis, etcd), or
 needs root (several hosts), ends its part with a sentence; what was measured of it before stays.
 """
 
@@ -22,7 +22,7 @@ RESULTS = Path(__file__).resolve().parent / "results"
 Words = tuple[str, ...]
 
 PARTS: dict[str, tuple[Words, ...]] = {
-    "compare": (("compare", "--record", f"{RESULTS}/compare.json"),),
+    "compare": (("compare", "--turns", "10", "--record", f"{RESULTS}/compare.json"),),
     "growth": (
         ("growth", "--turns", "3", "--messages", "100000", "--most", "100000000", "--record", f"{RESULTS}/growth.json"),
     ),
