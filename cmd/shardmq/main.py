@@ -9,6 +9,7 @@ from typing import Final
 import click
 
 from shardmq.cmd.terminal.exit_codes import EXIT_CONFIG, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_PIPE
+from shardmq.cmd.terminal.output import note
 from shardmq.errors import ConnectionLost, ShardmqError, StartupRefused
 
 COMMANDS: Final = {
@@ -103,6 +104,8 @@ def cli() -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; whatever goes wrong ends as one sentence on stderr and an exit code.
 
+    Notes of what went wrong stand above it.
+
     Args:
         arguments: without the program's name; those of this process when None.
 
@@ -115,23 +118,32 @@ def run(arguments: Sequence[str] | None = None) -> int:
         fault.show()
         return fault.exit_code
     except StartupRefused as fault:
-        return _failed(fault.text, EXIT_CONFIG)
+        return _failed(fault, fault.text, EXIT_CONFIG)
     except ConnectionLost as fault:
-        return _failed(f"{fault}; `shardmq up` starts a broker, --url names another", EXIT_FAILED)
+        return _failed(fault, f"{fault}; `shardmq up` starts a broker, --url names another", EXIT_FAILED)
     except ShardmqError as fault:
-        return _failed(str(fault), EXIT_FAILED)
-    except (click.Abort, KeyboardInterrupt):
+        return _failed(fault, str(fault), EXIT_FAILED)
+    except (click.Abort, KeyboardInterrupt) as fault:
+        for each in _notes(fault.__cause__ or fault):  # click raises its own where Ctrl-C was pressed
+            note(each)
         return EXIT_INTERRUPTED
     return result if isinstance(result, int) else 0
 
 
-def _failed(sentence: str, code: int) -> int:
+def _failed(fault: ShardmqError, sentence: str, code: int) -> int:
     logging = sys.modules.get("logging")
     if logging is not None and logging.getLogger("shardmq").handlers:  # a process of the broker, which has a log
-        logging.getLogger("shardmq.cmd").error("%s", sentence)
+        logging.getLogger("shardmq.cmd").error("%s", "; ".join([sentence, *_notes(fault)]))
         return code
-    click.secho(f"Error: {sentence}", fg="red", err=True)
+    for each in _notes(fault):
+        note(each)
+    click.secho(f"Error: {sentence}", fg="red", err=True)  # the last line says why
     return code
+
+
+def _notes(fault: BaseException) -> list[str]:
+    """What was added to an error on its way: what is left behind, and how it is finished."""
+    return list(getattr(fault, "__notes__", ()))
 
 
 def main() -> None:

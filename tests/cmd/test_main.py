@@ -11,6 +11,7 @@ import pytest
 
 from shardmq.cmd.main import COMMANDS, cli, run
 from shardmq.cmd.run.invocation import command, environment
+from shardmq.errors import ShardmqError
 
 
 def shardmq(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -88,6 +89,24 @@ def test_a_failure_is_one_sentence_and_an_exit_code(capsys: pytest.CaptureFixtur
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.startswith("Error: no broker answers at 127.0.0.1:1")
+
+
+@click.command()
+@click.option("--interrupted", is_flag=True)
+def failing(*, interrupted: bool) -> None:
+    fault = KeyboardInterrupt() if interrupted else ShardmqError("it failed")
+    fault.add_note("messages are still reserved: run it again")
+    raise fault
+
+
+@pytest.mark.parametrize(("options", "code", "last"), [((), 1, "Error: it failed"), (("--interrupted",), 130, "")])
+def test_what_a_failure_leaves_behind_is_told_above_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], code: int, last: str
+) -> None:
+    monkeypatch.setitem(COMMANDS, "failing", f"{__name__}:failing")
+    assert run(["failing", *options]) == code
+    told = ["Note: messages are still reserved: run it again", last]
+    assert capsys.readouterr().err.split("\n") == ([*told, ""] if last else ["", *told])
 
 
 def test_a_wrong_command_line_is_explained(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ import pytest
 import shardmq
 from shardmq.cmd.bench.compare import rabbitmq
 from shardmq.cmd.bench.compare.load import spark_figures
+from shardmq.cmd.main import run
 from shardmq.cmd.run.broker import Broker
 from shardmq.cmd.spark.dead_letters import moment
 from shardmq.cmd.spark.session import check_installed, is_local, master_of
@@ -161,6 +162,7 @@ def test_all_jobs_run_from_the_command_line(
     printed: Callable[..., bytes],
     refused: Refused,
     keep_spark: Callable[[], None],
+    capsysbinary: pytest.CaptureFixture[bytes],
     tmp_path: Path,
 ) -> None:
     with shardmq.connect(at.url) as connection:
@@ -207,8 +209,11 @@ def test_all_jobs_run_from_the_command_line(
         letters = ("spark", "deadletters", "--queue", "spark-dead", *here)
         said = printed(*letters).decode()
         assert all(word in said for word in ("rejected", "spark-jobs", "10 messages"))
-        done = parsed(*letters, "--republish", "--reason", "rejected", "--limit", "3")
+        assert run([*letters, "--republish", "--reason", "rejected", "--limit", "3", "--json"]) == 0
+        shown = capsysbinary.readouterr()
+        done = json.loads(shown.out)
         assert (done["messages"], done["queues"]) == (3, {"spark-dead": 7})
+        assert f"republishing as '{done['transaction']}': after a crash run it again" in shown.err.decode()
         assert sum(group["count"] for group in done["groups"]) == 3
         assert channel.queue_declare("spark-jobs", passive=True).messages == 13
     assert (tmp_path / "log").exists()

@@ -9,7 +9,7 @@ import click
 from shardmq.cmd.spark.session import check_installed, spark_options
 from shardmq.cmd.terminal.numbers import WholeNumber
 from shardmq.cmd.terminal.options import JSON, URL
-from shardmq.cmd.terminal.output import print_json
+from shardmq.cmd.terminal.output import narrator, print_json
 from shardmq.cmd.terminal.rows import Column, names, numbers
 from shardmq.cmd.terminal.tables import Table
 from shardmq.cmd.terminal.values import counted
@@ -74,7 +74,8 @@ def deadletters(
     preconditions.ready(options["url"], queue)
     doing = "republishing" if republish and not dry_run else "counting"
     with watch(doing, as_json) as watching, spark_for(watching, "deadletters", master, settings, log) as spark:
-        report = job(spark, queue, **options, say=watching.say)
+        # Beside JSON as well: nobody can finish a republishing that is killed without the name that is said here.
+        report = job(spark, queue, **options, say=narrator(as_json=False) if as_json else watching.say)
     if as_json:
         print_json(report.as_table())
         return

@@ -53,6 +53,11 @@ def narrator(as_json: bool) -> Say:
     return lambda sentence: None if as_json else click.echo(sentence, err=True)
 
 
+def note(sentence: str) -> None:
+    """Print to stderr what should be known beside an error."""
+    click.echo(f"Note: {sentence}", err=True)
+
+
 def warn(sentence: str) -> None:
     """Print a warning to stderr."""
     click.secho(f"Warning: {sentence}", fg="yellow", err=True)

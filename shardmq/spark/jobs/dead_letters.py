@@ -17,13 +17,13 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from shardmq.errors import InvalidRequest, NotFound, PreconditionFailed, Unavailable
+from shardmq.errors import ConnectionFault, InvalidRequest, NotFound, PreconditionFailed, RequestError, Unavailable
 from shardmq.spark.jobs import preconditions
 from shardmq.spark.jobs.death_columns import DeadLetterFilter, deaths, republished
 from shardmq.spark.jobs.options import LEASE_MS, DeadLetterOptions, takes_keywords
 from shardmq.spark.jobs.outcome import Summary, plain_faults
 from shardmq.spark.jobs.replay import with_id
-from shardmq.spark.jobs.transaction import FORMAT, SendOptions, Sent, asking, claim, is_committed, put_back, send
+from shardmq.spark.jobs.transaction import FORMAT, SendOptions, Sent, asking, claim, is_committed, send
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,7 +97,7 @@ def deadletters(spark: "SparkSession", queue: str, options: DeadLetterOptions) -
         NotFound: the queue does not exist; or an exchange does not, and nothing was published.
         Unroutable: no queue takes one of them any more, and nothing was published.
         PreconditionFailed: they were published, but returned to their queue before they could be acknowledged.
-        ShardmqError: it failed.
+        ShardmqError: it failed. Where dead letters are still reserved, a note tells the name that finishes it.
     """
     started_at = time.monotonic()
     _check(options)
@@ -230,9 +230,31 @@ class _Republishing:
                 self._reserve(broker)
                 sent = self._publish(self._name)
             except BaseException as fault:
-                put_back(self._url, self._queue, self._name, fault)
+                self._put_back(fault)
                 raise
             return sent, self._finish(broker)
+
+    def _put_back(self, fault: BaseException) -> None:
+        """Return the reserved messages to their queue, unless they were published nevertheless.
+
+        Where they were, or that cannot be found out, they stay reserved for another run to finish it; the fault gets a
+        note.
+        """
+        try:
+            with asking(self._url) as broker:
+                if not is_committed(broker, self._name):
+                    broker.end_reservation(self._queue, self._name, False)
+                    return
+            self._leave(fault, "they are published")
+        except (ConnectionFault, RequestError) as gone:
+            self._leave(fault, f"they could not be put back ({gone.text})")
+
+    def _leave(self, fault: BaseException, why: str) -> None:
+        """Note that the reservation is there for another run."""
+        fault.add_note(
+            f"dead letters of queue '{self._queue}' are still reserved as '{self._name}', as {why}: run it again with "
+            "that name, which finishes it and publishes nothing twice"
+        )
 
     def _claim(self) -> None:
         # The broker keeps digests of names for days, so the text must outlive the class's name.
@@ -307,10 +329,14 @@ class _Republishing:
     def _finish(self, broker: "BrokerConnection") -> int:
         """Acknowledge what was published, put the rest back; returns how many were acknowledged."""
         taken = 0
-        found = ranges(self._chosen(LOOK, self._name))
-        for start in range(0, len(found), RANGES):
-            taken += broker.end_reservation(self._queue, self._name, True, found[start : start + RANGES])
-        broker.end_reservation(self._queue, self._name, False)
+        try:
+            found = ranges(self._chosen(LOOK, self._name))
+            for start in range(0, len(found), RANGES):
+                taken += broker.end_reservation(self._queue, self._name, True, found[start : start + RANGES])
+            broker.end_reservation(self._queue, self._name, False)
+        except BaseException as fault:
+            self._leave(fault, "they are published")
+            raise
         return taken
 
     def _check_there(self, broker: "BrokerConnection") -> None:

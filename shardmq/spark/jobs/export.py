@@ -4,13 +4,13 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from shardmq.errors import InvalidRequest, NotFound
+from shardmq.errors import ConnectionFault, InvalidRequest, NotFound, RequestError
 from shardmq.spark.jobs import export_folder as landing
 from shardmq.spark.jobs import preconditions
 from shardmq.spark.jobs.export_folder import Folder
 from shardmq.spark.jobs.options import By, ExportOptions, Say, takes_keywords
 from shardmq.spark.jobs.outcome import Summary, plain_faults
-from shardmq.spark.jobs.transaction import FORMAT, asking, put_back
+from shardmq.spark.jobs.transaction import FORMAT, asking
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,7 +33,8 @@ def export(spark: "SparkSession", queue: str, options: ExportOptions) -> Summary
     Raises:
         NotFound: the queue does not exist.
         InvalidRequest: the folder exists, and neither `append` nor `drain` is set.
-        ShardmqError: the export failed. Reserved messages are back in the queue, unless the next export finishes it.
+        ShardmqError: the export failed. Reserved messages are back in the queue, unless the next export puts them back
+            or finishes it; a note says so.
     """
     started_at = time.monotonic()
     url, to = options.url, options.to
@@ -51,7 +52,7 @@ def export(spark: "SparkSession", queue: str, options: ExportOptions) -> Summary
         else:
             if not options.append and target.exists():
                 raise InvalidRequest(f"folder '{to}' exists; name another one, or append to it")
-            rows, size = write(spark.read.format(FORMAT).options(**given).load(), to, options.by, "append")
+            rows, size = write(spark.read.format(FORMAT).options(**given).load(), to, options.by)
         if not rows:
             write_empty(spark, target, options.by)
     return Summary(
@@ -73,14 +74,13 @@ def _read_options(spark: "SparkSession", queue: str, options: ExportOptions) -> 
     return given | ({"drainTimeoutMs": str(options.lease_ms)} if options.drain else {})
 
 
-def write(messages: "DataFrame", to: str, by: By, mode: str) -> tuple[int, int]:
-    """Write messages in folders by date.
+def write(messages: "DataFrame", to: str, by: By) -> tuple[int, int]:
+    """Write messages in folders by date, beside what is in them.
 
     Args:
         messages: as the data source reads them.
         to: the folder.
         by: "date" or "hour".
-        mode: Spark's save mode.
 
     Returns:
         How many messages there were, and the bytes of their bodies.
@@ -92,7 +92,7 @@ def write(messages: "DataFrame", to: str, by: By, mode: str) -> tuple[int, int]:
     counted = dated(messages, by).observe(
         counts, F.count(F.lit(1)).alias("rows"), F.coalesce(F.sum(F.octet_length("body")), F.lit(0)).alias("bytes")
     )
-    counted.write.partitionBy(*(["date"] if by == "date" else ["date", "hour"])).mode(mode).parquet(to)
+    counted.write.partitionBy(*(["date"] if by == "date" else ["date", "hour"])).mode("append").parquet(to)
     return int(counts.get["rows"]), int(counts.get["bytes"])
 
 
@@ -133,6 +133,7 @@ class _Drain:
         self._queue = queue
         self._url = options.url
         self._by = options.by
+        self._lease_ms = options.lease_ms
         self._given = given
         self._say: Say = options.say
         self.notes: list[str] = []
@@ -150,15 +151,40 @@ class _Drain:
                 landing.clear(self._target, name)
         name = landing.new_id(self._queue)
         folder = self._target.at(landing.FOLDER).at(name)
+        folder.make()  # before anything is reserved: it alone tells the next export of the reservation
         messages = self._spark.read.format(FORMAT).options(**self._given, drain="true", drainId=name).load()
         try:
-            rows, size = write(messages, folder.path, self._by, "overwrite")
+            rows, size = write(messages, folder.path, self._by)
         except BaseException as fault:
-            put_back(self._url, self._queue, name, fault)
-            landing.clear(self._target, name)
+            self._take_back(name, folder, fault)
             raise
         self._land(name)
         return name, rows, size
+
+    def _take_back(self, name: str, folder: Folder, fault: BaseException) -> None:
+        """Put the messages of an export that failed back, and remove its folder.
+
+        Where they cannot be put back, the folder stays, for the next export to do it, and the fault gets a note.
+        """
+        try:
+            folder.at(landing.COMPLETE).remove()  # they may be back although nobody hears it: nothing is to be landed
+        finally:
+            is_back = self._put_back(name, fault)
+        if is_back:
+            landing.clear(self._target, name)
+
+    def _put_back(self, name: str, fault: BaseException) -> bool:
+        try:
+            with asking(self._url) as broker:
+                broker.end_reservation(self._queue, name, False)
+        except (ConnectionFault, RequestError) as gone:
+            fault.add_note(
+                f"messages of queue '{self._queue}' are still reserved as '{name}' and could not be put back "
+                f"({gone.text}): drain the queue to {self._target.path} again, which puts them back first; else they "
+                f"return when their lease of {self._lease_ms / 3_600_000:g} h is over"
+            )
+            return False
+        return True
 
     def _land(self, name: str) -> None:
         """Move the written files to their place, acknowledge the messages, and remove the export's folder."""

@@ -1,8 +1,9 @@
 """The folder of an export until its messages are acknowledged, so that a crash at any moment leaves no row twice.
 
-    reserve ─► write to TO/_shardmq-export/ID/ ─► move its files to TO ─► acknowledge ─► remove ID/
-               from the start, until it            those that are          all that was
-               is complete (_SUCCESS)              still there             reserved
+    make TO/_shardmq-export/ID/ ─► reserve ─► write to it ─► move its files to TO ─► acknowledge ─► remove ID/
+                                              until it is     those that are          all that was
+                                              complete        still there             reserved
+                                              (_SUCCESS)
 
 ID is the reservation's name. The next export of the queue to that folder finds ID/ and finishes it. Spark and other
 readers of Parquet skip names that begin with "_".
@@ -41,6 +42,15 @@ class Folder:
     def at(self, name: str) -> "Folder":
         """A folder inside this one."""
         return Folder(self._spark, f"{self.path.rstrip('/')}/{name}")
+
+    def make(self) -> None:
+        """Make the folder, and those above it, where there is none.
+
+        Raises:
+            ShardmqError: it cannot be made.
+        """
+        if not self._files.mkdirs(self._path):
+            raise ShardmqError(f"folder {self.path} cannot be made; export to one that you may write to")
 
     def exists(self) -> bool:
         """Whether the folder exists."""

@@ -73,7 +73,7 @@ def plain_faults(doing: str) -> Iterator[None]:
         doing: what is tried, as the text says it: "publishing to exchange 'flights'".
 
     Raises:
-        ShardmqError: of the class that an executor raised, where that was ours.
+        ShardmqError: of the class that an executor raised, where that was ours. It has the notes of Spark's exception.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -81,9 +81,16 @@ def plain_faults(doing: str) -> Iterator[None]:
     try:
         yield
     except PySparkException as fault:
-        raise plain(doing, str(fault), fault.getCondition() or "") from fault
+        raise _noted(plain(doing, str(fault), fault.getCondition() or ""), fault) from fault
     except Py4JError as fault:
-        raise plain(doing, str(fault), "") from fault
+        raise _noted(plain(doing, str(fault), ""), fault) from fault
+
+
+def _noted(error: ShardmqError, fault: BaseException) -> ShardmqError:
+    """The error, with the notes of another one."""
+    for note in getattr(fault, "__notes__", ()):
+        error.add_note(note)
+    return error
 
 
 def plain(doing: str, text: str, condition: str) -> ShardmqError:

@@ -121,21 +121,11 @@ def give_up(url: str, txn_id: str, number: int, fault: BaseException) -> None:
     except PreconditionFailed:
         fault.add_note(f"transaction '{txn_id}' was committed nevertheless: all of it is published")
         if isinstance(fault, ShardmqError):
-            text = f"{fault.text}; but transaction '{txn_id}' was committed: running it again does nothing more"
+            text = f"{fault.text}; but transaction '{txn_id}' was committed: running it again publishes nothing more"
             raise fault.with_text(text) from fault
     except (ConnectionFault, RequestError) as gone:
         # An undecided transaction ends by its timeout; the fault itself says more than that the abort failed.
         fault.add_note(f"transaction '{txn_id}' could not be aborted ({gone.text}); it ends by its timeout")
-
-
-def put_back(url: str, queue: str, reservation: str, fault: BaseException) -> None:
-    """Return the reserved messages of a job that failed to their queue; where that fails, the fault gets a note."""
-    try:
-        with asking(url) as broker:
-            broker.end_reservation(queue, reservation, False)
-    except (ConnectionFault, RequestError) as gone:
-        # The reservation ends by its lease; the fault itself says more than that it could not be ended.
-        fault.add_note(f"messages reserved as '{reservation}' could not be put back ({gone.text})")
 
 
 def is_committed(broker: BrokerConnection, name: str) -> bool:

@@ -9,8 +9,11 @@ from pyspark.sql import SparkSession
 import shardmq
 import shardmq.spark
 from shardmq.cmd.run.broker import Broker
-from shardmq.errors import NotFound, PreconditionFailed
+from shardmq.errors import AccessRefused, NotFound, PreconditionFailed, ShardmqError
+from shardmq.spark.connection.protocol import Op
+from shardmq.spark.jobs.transaction import asking
 from tests.spark.jobs.messages import HEADERS, Told, bodies, everything, until_ready
+from tests.spark.proxy import Fate, Proxy, passes
 
 
 @pytest.fixture
@@ -97,6 +100,67 @@ def test_republishing_that_broke_off_after_its_commit_only_acknowledges(
     done = shardmq.spark.deadletters(spark, dead, **job)
     assert (done.summary.rows, done.summary.messages, done.summary.queues) == (6, 0, {dead: 5})
     assert len(bodies(channel, f"{dead}-rejected")) == 6
+
+
+def test_a_republishing_that_cannot_acknowledge_tells_the_name_that_finishes_it(
+    spark: SparkSession,
+    broker: Broker,
+    connection: shardmq.Connection,
+    channel: shardmq.Channel,
+    dead: str,
+    told: Told,
+) -> None:
+    connection.user_put("letters", "secret")
+    connection.permission_put("letters", "/", ".*", ".*", ".*")
+
+    def refuses_to_acknowledge(kind: int) -> Fate:
+        if kind == Op.RESERVATION_END:
+            connection.permission_put("letters", "/", "", ".*", "")
+        return Fate.PASSES
+
+    job: dict[str, Any] = {"reason": "rejected", "republish": True, "say": told}
+    with Proxy(broker.port) as proxy:
+        proxy.judge = refuses_to_acknowledge
+        url = proxy.url.replace("guest:guest", "letters:secret")
+        with pytest.raises(AccessRefused) as failed:
+            shardmq.spark.deadletters(spark, dead, **job, url=url)
+        name = told[0].split("'")[1]
+        [note] = failed.value.__notes__
+        assert f"are still reserved as '{name}', as they are published: run it again with that name" in note
+        assert channel.queue_declare(dead, passive=True).messages == 0
+        proxy.judge = passes
+        connection.permission_put("letters", "/", ".*", ".*", ".*")
+        done = shardmq.spark.deadletters(spark, dead, **job, url=url, txn_id=name)
+    assert (done.summary.rows, done.summary.messages, done.summary.queues) == (6, 0, {dead: 5})
+    assert len(bodies(channel, f"{dead}-rejected")) == 6
+    connection.user_delete("letters")
+
+
+def test_what_was_committed_after_all_is_not_put_back_beside_its_copies(
+    spark: SparkSession,
+    broker: Broker,
+    connection: shardmq.Connection,
+    channel: shardmq.Channel,
+    dead: str,
+    told: Told,
+) -> None:
+    def commits_before_the_job_does(kind: int) -> Fate:
+        if kind == Op.TRANSACTION_SEAL:
+            numbers = [row["number"] for row in connection.topology("transactions") if row["name"] == "after-all"]
+            with asking(broker.url) as other:
+                for number in numbers:
+                    other.commit("after-all", number, [])
+        return Fate.PASSES
+
+    job: dict[str, Any] = {"reason": "rejected", "republish": True, "say": told, "txn_id": "after-all"}
+    with Proxy(broker.port) as proxy:
+        proxy.judge = commits_before_the_job_does
+        with pytest.raises(ShardmqError, match="'after-all' was committed: running it again publishes") as failed:
+            shardmq.spark.deadletters(spark, dead, **job, url=proxy.url)
+    assert "are still reserved as 'after-all', as they are published" in failed.value.__notes__[-1]
+    assert channel.queue_declare(dead, passive=True).messages == 0
+    done = shardmq.spark.deadletters(spark, dead, **job, url=broker.url)
+    assert (done.summary.rows, done.summary.messages, done.summary.queues) == (6, 0, {dead: 5})
 
 
 def test_dead_letters_whose_exchange_is_gone_stay(

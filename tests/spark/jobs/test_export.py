@@ -9,12 +9,14 @@ from pyspark.sql import SparkSession
 import shardmq
 import shardmq.spark
 from shardmq.cmd.run.broker import Broker
-from shardmq.errors import ShardmqError
+from shardmq.errors import AccessRefused, ShardmqError
+from shardmq.spark.connection.protocol import Op
 from shardmq.spark.jobs import export_folder as landing
 from shardmq.spark.jobs.export import write
 from shardmq.spark.jobs.export_folder import Folder
 from shardmq.spark.jobs.options import By
 from tests.spark.jobs.messages import Told, bodies
+from tests.spark.proxy import Fate, Proxy
 
 
 @pytest.mark.parametrize("crash", ["nowhere", "before it is written", "before it is moved", "half-way", "at the end"])
@@ -45,7 +47,7 @@ def _break_off(
     name = landing.new_id(queue)
     folder = target.at(landing.FOLDER).at(name)
     options = {"url": broker.url, "queue": queue, "drain": "true", "drainId": name}
-    write(spark.read.format("shardmq").options(**options).load(), folder.path, "date", "overwrite")
+    write(spark.read.format("shardmq").options(**options).load(), folder.path, "date")
     if crash == "before it is written":
         folder.at(landing.COMPLETE).remove()
     elif crash != "before it is moved":
@@ -65,6 +67,45 @@ def test_an_export_that_fails_leaves_the_queue_as_it_was(
     with pytest.raises(ShardmqError, match="exporting queue"):
         shardmq.spark.export(spark, queue, str(tmp_path / "file" / "inside"), url=broker.url, drain=True)
     assert bodies(channel, queue) == [b"stays"]
+
+
+def test_messages_that_cannot_be_put_back_are_there_again_after_the_next_export(
+    spark: SparkSession,
+    broker: Broker,
+    connection: shardmq.Connection,
+    channel: shardmq.Channel,
+    queue: str,
+    tmp_path: Path,
+    told: Told,
+) -> None:
+    channel.basic_publish("", queue, b"held")
+    connection.user_put("drainer", "secret")
+    connection.permission_put("drainer", "/", ".*", ".*", ".*")
+
+    def refuses_from_the_first_read_on(kind: int) -> Fate:
+        if kind == Op.QUEUE_READ:
+            connection.permission_put("drainer", "/", "", "", "")
+        return Fate.PASSES
+
+    to = tmp_path / "archive"
+    with Proxy(broker.port) as proxy:
+        proxy.judge = refuses_from_the_first_read_on
+        url = proxy.url.replace("guest:guest", "drainer:secret")
+        with pytest.raises(AccessRefused) as failed:
+            shardmq.spark.export(spark, queue, str(to), url=url, drain=True)
+    [note] = failed.value.__notes__
+    [name] = [folder.name for folder in (to / landing.FOLDER).iterdir()]
+    assert f"queue '{queue}' are still reserved as '{name}'" in note
+    assert f"drain the queue to {to} again" in note
+    assert channel.queue_declare(queue, passive=True).messages == 0
+
+    shardmq.spark.export(spark, queue, str(to), url=broker.url, drain=True, say=told)
+    assert [bytes(row["body"]) for row in spark.read.parquet(str(to)).select("body").collect()] == [b"held"]
+    assert [sentence.partition("' ")[2] for sentence in told] == [
+        "had broken off before it was written; its messages are put back"
+    ]
+    assert not (to / landing.FOLDER).exists()
+    connection.user_delete("drainer")
 
 
 @pytest.mark.parametrize("by", ["date", "hour"])

@@ -1,9 +1,10 @@
 """Spark's failures as typed errors of one sentence, and summaries."""
 
 import pytest
+from pyspark.errors import PySparkException
 
 from shardmq.errors import InvalidRequest, NotFound, ShardmqError
-from shardmq.spark.jobs.outcome import Summary, plain
+from shardmq.spark.jobs.outcome import Summary, plain, plain_faults
 
 
 def test_errors_of_tasks_and_of_the_driver_are_what_they_were() -> None:
@@ -51,6 +52,17 @@ def test_what_names_the_job_already_is_not_named_twice() -> None:
 def test_other_errors_are_one_sentence(text: str, condition: str, kind: type[ShardmqError], said: str) -> None:
     fault = plain("reading", text, condition)
     assert (type(fault), fault.text) == (kind, said)
+
+
+def test_what_is_noted_of_an_exception_of_spark_is_noted_of_the_error() -> None:
+    def fail() -> None:
+        fault = PySparkException("Job aborted.")
+        fault.add_note("run it again")
+        raise fault
+
+    with pytest.raises(ShardmqError) as failed, plain_faults("exporting"):
+        fail()
+    assert failed.value.__notes__ == ["run it again"]
 
 
 def test_a_summary_has_a_rate() -> None:
