@@ -3,6 +3,7 @@
 import functools
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -164,6 +165,9 @@ def queue(
 def consumers(connection: "Connection", vhost: str, queue: str, least: Limits) -> Result:
     """Whether QUEUE has consumers enough."""
     number = connection.stats_get("queues", vhost, queue)["consumers"]
+    if number is None:
+        text = f"queue '{queue}' is away, and nobody knows how many consumers it has; see `shardmq check shards`"
+        return Result("consumers", Status.UNKNOWN, text)
     text = f"queue '{queue}' has {counted(number, 'consumer')}"
     return judged("consumers", text, Measure("consumers", number, least))
 
@@ -173,9 +177,16 @@ def consumers(connection: "Connection", vhost: str, queue: str, least: Limits) -
 @_limits("--messages", "Messages in all of them", "1,1000")
 def dead_letters(connection: "Connection", vhost: str, queues: tuple[str, ...], messages: Limits) -> Result:
     """Whether messages lie in the QUEUEs that dead letters are sent to."""
-    held = {name: connection.stats_get("queues", vhost, name)["messages"] for name in dict.fromkeys(queues)}
-    text = ", ".join(f"'{name}' {number:,}" for name, number in held.items() if number)
-    return judged("dead-letters", text or "no dead letters", Measure("messages", sum(held.values()), messages))
+    rows = {name: connection.stats_get("queues", vhost, name) for name in dict.fromkeys(queues)}
+    held = {name: row["messages"] for name, row in rows.items() if row["state"] == "running"}
+    said = [f"'{name}' {number:,}" for name, number in held.items() if number]
+    said += [f"queue '{name}' is {row['state']}" for name, row in rows.items() if name not in held]
+    found = judged(
+        "dead-letters", ", ".join(said) or "no dead letters", Measure("messages", sum(held.values()), messages)
+    )
+    if len(held) < len(rows) and found.status is not Status.CRITICAL:  # more of them make it no better
+        return replace(found, status=Status.UNKNOWN)
+    return found
 
 
 @_check("disk")

@@ -1,10 +1,15 @@
 """`shardmq check` over a real broker: what is well ends with 0, what is not with the code of its limit."""
 
 import json
+import os
+import signal
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+import shardmq
+from shardmq.cmd.run.broker import Broker
 
 Printed = Callable[..., bytes]
 Parsed = Callable[..., Any]
@@ -34,6 +39,33 @@ def test_messages_and_consumers_of_a_queue_are_held_against_their_limits(printed
     shown = printed("check", "dead-letters", "orders", "--format", "prometheus", code=1).decode()
     assert 'shardmq_check_status{check="dead-letters"} 1\n' in shown
     assert b"no queue 'missing'" in printed("check", "queue", "missing", code=2)
+
+
+def test_what_cannot_be_counted_while_a_shard_is_away_is_unknown(
+    start_broker: Callable[..., Broker], printed: Printed, parsed: Parsed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = start_broker(shards=2)
+    monkeypatch.setenv("SHARDMQ_URL", broker.url)
+    with shardmq.connect(broker.url) as connection:
+        channel = connection.channel()
+        for number in range(20):
+            channel.queue_declare(f"dead-{number}", durable=True)
+        shards = {row["name"]: row["shard"] for row in connection.topology("queues")}
+        stays, leaves = (next(name for name, at in shards.items() if at == shard) for shard in (0, 1))
+        channel.basic_publish("", stays, b"x")
+    os.kill(broker.pid, signal.SIGSTOP)  # so that nobody starts the shard again meanwhile
+    broker.kill("shard-1", signal.SIGSTOP)
+    try:
+        found = parsed("check", "consumers", leaves, code=3)
+        assert (found["status"], found["measures"]) == ("UNKNOWN", [])
+        assert f"queue '{leaves}' is away" in found["text"]
+        said = printed("check", "dead-letters", stays, leaves, "--messages", "2,3", code=3).decode()
+        assert f"DEAD-LETTERS UNKNOWN - '{stays}' 1, queue '{leaves}' is away | messages=1;2;3" in said
+        assert b"DEAD-LETTERS CRITICAL" in printed("check", "dead-letters", leaves, stays, "--messages", "1,1", code=2)
+        assert b"is away" in printed("check", "queue", leaves, "--ready", "1,2", code=2)
+    finally:
+        broker.kill("shard-1", signal.SIGCONT)
+        os.kill(broker.pid, signal.SIGCONT)
 
 
 @pytest.mark.usefixtures("at")
