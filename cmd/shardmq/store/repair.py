@@ -1,6 +1,5 @@
 """`shardmq store repair`: removes or rebuilds what is damaged, and keeps the rest."""
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,7 +17,7 @@ from shardmq.cmd.store.progress import (
     print_findings,
 )
 from shardmq.cmd.terminal.options import JSON
-from shardmq.cmd.terminal.output import print_json
+from shardmq.cmd.terminal.output import confirm, print_json
 from shardmq.cmd.terminal.values import counted
 
 if TYPE_CHECKING:
@@ -48,9 +47,10 @@ def repair(*, folder: Path, is_applied: bool, yes: bool, as_json: bool) -> int:
             _say(folder, looked)
         aside: Path | None = None
         after: Looked | None = None
-        if is_applied and damage:
-            _confirm(yes)
-            aside = _keep_aside(folder, stores, damage)
+        changed = [store for store in stores if any(each.store == store.name and each.mend for each in damage)]
+        if is_applied and changed:
+            confirm("Apply this repair?", "a repair removes what cannot be rebuilt", yes)
+            aside = _keep_aside(folder, changed)
             if _rebuild(stores, damage):
                 broken = [each for each in damage if each.mend.startswith(REBUILDS)]
                 damage = broken + look_through(stores, progress).damage
@@ -72,6 +72,8 @@ def repair(*, folder: Path, is_applied: bool, yes: bool, as_json: bool) -> int:
         if left:
             click.echo("Still damaged:")
             print_findings(left)
+    elif damage and not changed:
+        click.echo("Nothing was changed: no repair is known for this damage; restore a copy (`shardmq restore`).")
     elif damage:
         click.echo("Nothing was changed; --apply does it.")
     return EXIT_DAMAGE if left else 0
@@ -87,19 +89,10 @@ def _say(folder: Path, looked: Looked) -> None:
     click.echo(f"{counted(messages, 'message')} would be lost, as far as that can be counted.")
 
 
-def _confirm(yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise click.UsageError("--apply asks on a terminal; where there is none, give --yes")
-    click.confirm("Apply this repair?", abort=True)
-
-
-def _keep_aside(folder: Path, stores: list[Path], damage: "list[Finding]") -> Path:
+def _keep_aside(folder: Path, changed: list[Path]) -> Path:
     """Copy the originals of the stores that are to be changed; returns where they are."""
     from shardmq.storage.repair.repair import check_room, folder_bytes, keep_aside
 
-    changed = [store for store in stores if any(each.store == store.name and each.mend for each in damage)]
     check_room(folder, sum([folder_bytes(store) for store in changed]))
     aside = folder / f"aside-{time.strftime('%Y%m%d-%H%M%S')}"
     for store in changed:
