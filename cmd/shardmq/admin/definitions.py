@@ -7,6 +7,7 @@ import click
 import msgspec
 
 from shardmq.cmd.terminal.connection import connected
+from shardmq.cmd.terminal.files import write_anew
 from shardmq.cmd.terminal.options import JSON, URL
 from shardmq.cmd.terminal.output import CommandFailed, print_json, warn
 from shardmq.cmd.terminal.values import counted
@@ -22,7 +23,7 @@ def definitions() -> None:
 @URL
 @JSON
 def definitions_export(*, file: Path, url: str, as_json: bool) -> None:
-    """Write all that is durable to FILE, or to stdout. It has the hashes of passwords: keep it to yourself."""
+    """Write all that is durable to FILE, or to stdout. It has the hashes of passwords: you alone may read FILE."""
     with connected(url) as connection:
         exported = connection.definitions_export()
     text = msgspec.json.encode(exported)
@@ -31,8 +32,7 @@ def definitions_export(*, file: Path, url: str, as_json: bool) -> None:
         sys.stdout.buffer.flush()
         return
     try:
-        file.touch(0o600)
-        file.write_bytes(msgspec.json.format(text, indent=2) + b"\n")
+        write_anew(file, msgspec.json.format(text, indent=2) + b"\n")
     except OSError as fault:
         raise click.FileError(str(file), fault.strerror) from fault
     nouns = {noun: len(rows) for noun, rows in exported.items() if isinstance(rows, list)}

@@ -4,15 +4,14 @@ The file is `shardmq/contexts.json` under XDG_CONFIG_HOME, else under ~/.config.
 SHARDMQ_URL, else the selected context, else the broker of this machine.
 """
 
-import contextlib
 import json
 import os
-import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from shardmq.client.api.url import DEFAULT_URL, URL_VARIABLE
+from shardmq.cmd.terminal.files import write_anew
 from shardmq.cmd.terminal.output import CommandFailed
 
 FORMAT: Final = 1
@@ -132,18 +131,7 @@ def save(found: Contexts) -> None:
     }
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor, new = tempfile.mkstemp(dir=file.parent, prefix=".contexts-")  # 0600
-        try:
-            with open(descriptor, "w") as opened:
-                json.dump(table, opened, indent=2)
-                opened.write("\n")
-                opened.flush()
-                os.fsync(opened.fileno())
-            os.replace(new, file)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(new)
-            raise
+        write_anew(file, (json.dumps(table, indent=2) + "\n").encode())
     except OSError as fault:
         raise CommandFailed(f"{file} cannot be written: {fault.strerror or fault}") from fault
 

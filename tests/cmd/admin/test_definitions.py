@@ -115,6 +115,39 @@ def test_what_is_no_json_object_is_refused(refused: Callable[..., str], tmp_path
     assert "no JSON object" in refused("definitions", "import", str(tmp_path / "d.json"))
 
 
+def test_an_export_over_an_older_one_is_for_its_user_alone(at: Broker, tmp_path: Path, printed: Printed) -> None:
+    file, link = tmp_path / "definitions.json", tmp_path / "link"
+    file.write_text("older")
+    file.chmod(0o644)
+    link.symlink_to(file)
+    printed("definitions", "export", str(link))
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert link.is_symlink()
+    assert "queues" in json.loads(file.read_text())
+    words = command("definitions", "export", "/dev/stdout", "--json")  # no file: there is nothing to replace
+    done = subprocess.run(words, env=environment(SHARDMQ_URL=at.url), capture_output=True, timeout=60, check=True)
+    exported, _, outcome = done.stdout.rstrip().rpartition(b"\n")
+    assert json.loads(exported)["queues"] == json.loads(file.read_text())["queues"]
+    assert json.loads(outcome)["file"] == "/dev/stdout"
+
+
+def test_an_export_that_finds_no_room_leaves_the_older_one(at: Broker, tmp_path: Path) -> None:
+    file = tmp_path / "definitions.json"
+    file.write_text("older")
+    words = command("definitions", "export", str(file))
+    done = subprocess.run(
+        ["sh", "-c", 'ulimit -f 0 && exec "$@"', "sh", *words],  # no file has room for a byte
+        env=environment(SHARDMQ_URL=at.url),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, "File too large" in done.stderr) == (1, True), done.stderr
+    assert file.read_text() == "older"
+    assert list(tmp_path.iterdir()) == [file]
+
+
 @pytest.mark.usefixtures("at")
 def test_an_export_that_cannot_be_written_says_so(tmp_path: Path, refused: Callable[..., str]) -> None:
     assert "No such file or directory" in refused("definitions", "export", str(tmp_path / "none" / "file"))

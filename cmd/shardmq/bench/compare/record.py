@@ -11,6 +11,7 @@ import msgspec
 
 from shardmq.cmd.bench.compare.comparison import Outcome, goal_text
 from shardmq.cmd.bench.compare.rows import ROWS
+from shardmq.cmd.terminal.files import USUAL, write_anew
 from shardmq.version import VERSION
 
 TITLE: Final = "Beside RabbitMQ"
@@ -110,7 +111,7 @@ def merge(
         "recorded": today(),
         "rows": [rows.get(row["id"], row) for row in empty],
     }
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
+    write_anew(path, msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n", USUAL)
 
 
 def today() -> str:
