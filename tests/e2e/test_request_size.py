@@ -61,6 +61,18 @@ def test_nor_by_an_asyncio_program(broker: Broker) -> None:
     asyncio.run(attempts())
 
 
+def test_nor_is_a_number_that_has_more_than_64_bits(connection: shardmq.Connection, channel: shardmq.Channel) -> None:
+    for attempt in (
+        lambda: channel.queue_declare("long", arguments={"x-max-length": 2**64}),
+        lambda: connection.watermarks_put(10**20, None),
+        lambda: connection.limits_put("user", "guest", {"max-connections": 10**20}),
+    ):
+        with pytest.raises(errors.InvalidRequest, match="whole number of more than 64 bits"):
+            attempt()
+    assert channel.queue_declare("long", arguments={"x-max-length": 2**40}).messages == 0
+    channel.queue_delete("long")
+
+
 def test_the_largest_request_reaches_the_broker(channel: shardmq.Channel) -> None:
     channel.topic_declare("wide", 1)
     fits, too_large = 1000, REQUEST_BYTES_MAX

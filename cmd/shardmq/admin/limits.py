@@ -50,6 +50,20 @@ def change_limits(noun: str, name: str, limits: dict[str, int | None], url: str,
     raise CommandFailed(f"there is no {noun} '{name}'; `shardmq {noun} list` shows all")
 
 
+def _members(connection: "Connection") -> int:
+    """How many processes share the memory.
+
+    Raises:
+        CommandFailed: the user does not see them.
+    """
+    members = [row for row in connection.status()["processes"] if row["role"] in ("shard", "gateway")]
+    if not members:
+        raise CommandFailed(
+            "this user may not change watermarks: that takes the tag 'administrator' (`shardmq user tags` gives it)"
+        )
+    return len(members)
+
+
 @click.command(short_help="Change the memory and disk watermarks of a running broker.")
 @click.option("--memory", type=MemoryAmount(), metavar="BYTES|SHARE", help="Of shards and gateways together.")
 @click.option("--disk-free", type=ByteCount(), metavar="BYTES", help="What must be free on the disk of each shard.")
@@ -64,7 +78,7 @@ def watermark(*, memory: int | None, disk_free: int | None, url: str, as_json: b
         raise CommandFailed("give --memory, --disk-free, or both")
 
     def change(connection: "Connection") -> None:
-        members = [row for row in connection.status()["processes"] if row["role"] in ("shard", "gateway")]
-        connection.watermarks_put(None if memory is None else max(memory // len(members), 2), disk_free)
+        share = None if memory is None else max(memory // _members(connection), 2)
+        connection.watermarks_put(share, disk_free)
 
     carry_out(url, as_json, "Changed the watermarks", change)

@@ -81,12 +81,13 @@ def restore(*, directory: Path, data_dir: Path, as_json: bool) -> None:
     from shardmq.storage.files import sync_folder
 
     manifest = read_manifest(directory)
+    data_dir = data_dir.resolve()  # of ".", too, the name is needed
     if data_dir.exists() and any(data_dir.iterdir()):
         raise StoreRefused(f"{data_dir} is not empty; name a data directory that is not there yet")
     aside = data_dir.with_name(f"{data_dir.name}.restoring")
     if aside.exists():
         raise StoreRefused(f"{aside} is there, from a restore that was not finished; remove it, and try again")
-    broker = secrets.token_hex(8)
+    broker, is_here = secrets.token_hex(8), data_dir == Path.cwd()
     try:
         _copy(manifest, directory, aside, as_json)
         _rename(manifest, aside, broker)
@@ -113,6 +114,7 @@ def restore(*, directory: Path, data_dir: Path, as_json: bool) -> None:
         click.echo(
             f"Restored {counted(len(manifest.stores), 'store')} ({size(total)}) of {when} in {data_dir}; start "
             f"it with `shardmq up --data-dir {data_dir} --shards {shards}`"
+            + (f", after `cd {data_dir}`, as it is a new folder" if is_here else "")
         )
 
 

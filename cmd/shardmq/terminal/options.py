@@ -11,7 +11,7 @@ import click
 from shardmq.client.api.url import DEFAULT_URL, parse_all, with_files, with_vhost
 from shardmq.cmd.terminal.contexts import default_url
 from shardmq.cmd.terminal.rows import Condition, RowChoice
-from shardmq.cmd.terminal.values import read_bytes
+from shardmq.cmd.terminal.values import INTEGER_MAX, is_sendable, read_bytes
 from shardmq.errors import InvalidRequest
 from shardmq.limits import MESSAGE_BYTES_HIGHEST
 
@@ -92,7 +92,16 @@ def named_values(_context: click.Context, _option: click.Parameter, values: tupl
             found[name] = json.loads(text)
         except ValueError:
             found[name] = text
+        if not _fits(found[name]):
+            raise click.BadParameter(f"'{name}={text}' has a whole number of more than 64 bits; give a smaller one")
     return found
+
+
+def _fits(value: Any) -> bool:
+    """Whether a value has no whole number that is too large to be sent."""
+    if isinstance(value, dict | list):
+        return all(_fits(inner) for inner in (value.values() if isinstance(value, dict) else value))
+    return not isinstance(value, int) or abs(value) <= INTEGER_MAX
 
 
 def named_texts(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -106,6 +115,8 @@ def named_limits(_context: click.Context, _option: click.Parameter, values: tupl
     for name, text in _pairs(values):
         if text != "none" and not text.isdecimal():
             raise click.BadParameter(f"'{name}={text}' is not of the form {name}=NUMBER or {name}=none")
+        if text != "none" and not is_sendable(text):
+            raise click.BadParameter(f"'{name}={text}' is more than any limit can be; {name}=none lifts it")
         found[name] = None if text == "none" else int(text)
     return found
 

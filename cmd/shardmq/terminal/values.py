@@ -24,6 +24,10 @@ WHERE_HELP: Final = "An offset, earliest, latest, or a time such as 2026-11-23T0
 """What `read_where` reads."""
 
 
+INTEGER_MAX: Final = 2**63 - 1
+"""The largest whole number that is sent to a broker."""
+
+
 def size(count: int) -> str:
     """Bytes for people, as "1.5 MB"."""
     number = float(count)
@@ -69,7 +73,15 @@ def read_bytes(text: str) -> int:
     Raises:
         BadParameter: it is no amount.
     """
-    return int(read_number(text))
+    number = read_number(text)
+    if number > INTEGER_MAX:
+        raise click.BadParameter(f"'{text}' is more than there can be; write it as 512MiB, 1.5GB or 1000000")
+    return int(number)
+
+
+def is_sendable(digits: str) -> bool:
+    """Whether a whole number, in decimal digits, is small enough to be sent."""
+    return len(digits) <= len(str(INTEGER_MAX)) and int(digits) <= INTEGER_MAX
 
 
 def read_number(text: str) -> float:
@@ -94,7 +106,7 @@ def read_where(text: str, option: str) -> int | str | datetime:
     """
     if text in ("earliest", "latest"):
         return text
-    if text.isdecimal():
+    if text.isdecimal() and is_sendable(text):
         return int(text)
     try:
         return datetime.fromisoformat(text).astimezone()

@@ -12,7 +12,7 @@ from shardmq.cmd.terminal.options import JSON, LIST, URL, YES
 from shardmq.cmd.terminal.output import CommandFailed, confirm, print_json
 from shardmq.cmd.terminal.rows import Column, Row, RowChoice, extras, names, numbers
 from shardmq.cmd.terminal.tables import print_list
-from shardmq.cmd.terminal.values import WHERE_HELP, counted, duration, read_where
+from shardmq.cmd.terminal.values import WHERE_HELP, counted, duration, is_sendable, read_where
 
 if TYPE_CHECKING:
     from shardmq.client.sync.channel import Channel
@@ -142,6 +142,6 @@ def group_delete(*, topic: str, name: str, yes: bool, url: str, as_json: bool) -
 
 def _read_offset(text: str) -> tuple[int, int]:
     partition, _, offset = text.partition("=")
-    if not (partition.isdecimal() and offset.isdecimal()):
+    if not all(number.isdecimal() and is_sendable(number) for number in (partition, offset)):
         raise click.BadParameter(f"'{text}' is no PARTITION=OFFSET, such as 3=1200", param_hint="OFFSETS")
     return int(partition), int(offset)

@@ -104,12 +104,14 @@ def check_size(what: str, operation: ClientRequest) -> None:
 
     Raises:
         ContentTooLarge: it is.
-        InvalidRequest: it has text without UTF-8.
+        InvalidRequest: it has text without UTF-8, or a whole number of more than 64 bits.
     """
     try:
         size = len(encode(operation)) - HEADER.size + REQUEST_ROOM
     except UnicodeEncodeError as fault:
         raise InvalidRequest(f"{what}: {fault.object!r} cannot be written as UTF-8: {fault.reason}") from fault
+    except OverflowError as fault:
+        raise InvalidRequest(f"{what}: it has a whole number of more than 64 bits; give a smaller one") from fault
     limit = LARGER_FRAMES.get(TYPES[type(operation)], REQUEST_BYTES_MAX)
     if size > limit:
         raise ContentTooLarge(

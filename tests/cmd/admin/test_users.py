@@ -112,6 +112,9 @@ def test_limits_are_set_shown_lifted_and_hold(at: Broker, printed: Printed, pars
     assert parsed("vhost", "limits", "small") == {"max-queues": 1}
     assert "no user 'eve'" in refused("user", "limits", "eve")
     assert "max-channels=NUMBER" in refused("user", "limits", "dora", "--limit", "max-channels=many", code=2)
+    for most in ("9223372036854775808", "9" * 20, "9" * 5000):
+        assert "max-channels=none" in refused("user", "limits", "dora", "--limit", f"max-channels={most}", code=2)
+    printed("user", "limits", "dora", "--limit", "max-channels=9223372036854775807")
 
 
 def test_who_is_no_administrator_is_refused_with_403(at: Broker, printed: Printed, refused: Refused) -> None:
@@ -120,6 +123,8 @@ def test_who_is_no_administrator_is_refused_with_403(at: Broker, printed: Printe
     url = f"shardmq://fred:f@127.0.0.1:{at.port}/"
     assert "ACCESS_REFUSED" in refused("vhost", "add", "mine", "--url", url)
     assert "ACCESS_REFUSED" in refused("queue", "declare", "mine", "--url", url)
+    assert "takes the tag 'administrator'" in refused("watermark", "--memory", "1GiB", "--url", url)
+    assert "ACCESS_REFUSED" in refused("watermark", "--disk-free", "1GiB", "--url", url)
 
 
 def test_who_made_a_virtual_host_can_let_users_in_without_opening_it(

@@ -191,6 +191,20 @@ def test_a_backup_that_is_not_whole_is_not_restored(broker: Broker, tmp_path: Pa
     assert not (tmp_path / "data-2").exists()
 
 
+def test_a_backup_is_restored_into_the_folder_one_is_in(
+    broker: Broker, tmp_path: Path, start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backed_up(broker.url, tmp_path / "copy")
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    done = call("restore", "../copy", ".")
+    assert done.returncode == 0, done.stderr
+    assert f"--data-dir {here} --shards 2`, after `cd {here}`, as it is a new folder" in done.stdout.decode()
+    monkeypatch.chdir(tmp_path)
+    start_broker(shards=2, data_dir=here)
+
+
 def test_only_administrators_take_backups(broker: Broker, tmp_path: Path) -> None:
     with shardmq.connect(broker.url) as connection:
         connection.user_put("somebody", "secret")

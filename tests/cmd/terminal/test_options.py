@@ -32,7 +32,7 @@ def test_bytes_have_units(text: str, amount: int) -> None:
     assert read_bytes(text) == amount
 
 
-@pytest.mark.parametrize("text", ["", "much", "1.2.3GB", "-5", "5 bananas", "MB"])
+@pytest.mark.parametrize("text", ["", "much", "1.2.3GB", "-5", "5 bananas", "MB", "9999999999GB", "9" * 400])
 def test_what_is_no_number_of_bytes_is_explained(text: str) -> None:
     with pytest.raises(click.BadParameter, match="write it as"):
         read_bytes(text)
@@ -82,6 +82,9 @@ def test_values_are_json_where_they_are_valid_json() -> None:
     assert named_limits(CONTEXT, OPTION, ("a=1", "b=none")) == {"a": 1, "b": None}
     for wrong in ("a", "=1"):
         with pytest.raises(click.BadParameter, match="NAME=VALUE"):
+            named_values(CONTEXT, OPTION, (wrong,))
+    for wrong in ("a=99999999999999999999", 'a={"b": [-99999999999999999999]}'):
+        with pytest.raises(click.BadParameter, match="more than 64 bits"):
             named_values(CONTEXT, OPTION, (wrong,))
 
 

@@ -41,7 +41,8 @@ def test_groups_are_committed_described_reset_and_deleted(printed: Printed, pars
 def test_what_cannot_be_done_is_refused_with_a_sentence(refused: Refused, stream: str) -> None:
     assert "no group 'nobody'" in refused("group", "reset", stream, "nobody", "--to", "latest", "--yes")
     assert "neither an offset" in refused("group", "reset", stream, "g", "--to", "sometime", "--yes", code=2)
-    assert "no PARTITION=OFFSET" in refused("group", "commit", stream, "g", "3", code=2)
+    for wrong in ("3", "0=99999999999999999999"):
+        assert "no PARTITION=OFFSET" in refused("group", "commit", stream, "g", wrong, code=2)
     assert "no partition 7" in refused("group", "commit", stream, "g", "7=0")
     assert "[0, " in refused("group", "commit", stream, "g", "0=9999")
     assert "no topic or stream 'nothing'" in refused("group", "describe", "nothing", "g")
