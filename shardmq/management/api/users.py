@@ -53,7 +53,7 @@ async def get_user(call: Call) -> Answer:
 async def put_user(call: Call) -> Answer:
     """Create or change a user; without a password and a hash of one, nobody can log in as it by a password."""
     name, body = call.part("user"), await call.body()
-    password, stored, tags = text(body, "password", ""), text(body, "password_hash", ""), words(body, "tags")
+    password, stored, tags = text(body, "password", ""), text(body, "password_hash", ""), _tags(name, body)
     if password and stored:
         raise ApiError.bad_request("password and password_hash are given; give one of them")
     is_new = all(row["name"] != name for row in await call.rows("users"))
@@ -64,6 +64,18 @@ async def put_user(call: Call) -> Answer:
         await connection.user_put(name, password_hash=stored, tags=tags)
     call.forget(name)
     return put(is_new)
+
+
+def _tags(name: str, body: Row) -> list[str]:
+    """The tags that a user is to have.
+
+    Raises:
+        ApiError: none are given, which would take all from who has some.
+    """
+    if body.get("tags") is None:
+        example = '"tags": "administrator"; "" is none'
+        raise ApiError.bad_request(f"tags_not_present: name all tags that user '{name}' is to have, as {example}")
+    return words(body, "tags")
 
 
 async def delete_user(call: Call) -> Answer:
@@ -101,7 +113,7 @@ async def hash_password(call: Call) -> Answer:
 class UserBody(msgspec.Struct):
     """What a user is to be."""
 
-    tags: list[str] | str = []
+    tags: list[str] | str
     password: str | None = None
     password_hash: str | None = None
     hashing_algorithm: str | None = None

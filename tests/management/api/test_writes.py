@@ -199,6 +199,18 @@ def test_definitions_go_out_and_in(admin: Browser) -> None:
     admin.delete("/vhosts/copy")
 
 
+@pytest.mark.parametrize("more", [{}, {"tags": None}])
+def test_a_user_keeps_its_tags_where_a_request_names_none(admin: Browser, more: dict[str, object]) -> None:
+    admin.put("/users/tagged", {"password": "old", "tags": "monitoring"})
+    with pytest.raises(Refused, match="tags_not_present: name all tags") as error:
+        admin.put("/users/tagged", {"password": "new", **more})
+    assert error.value.status == 400
+    assert admin.get("/users/tagged")["tags"] == ["monitoring"]
+    assert admin.put("/users/tagged", {"password": "new", "tags": ""}) == 204
+    assert admin.get("/users/tagged")["tags"] == []
+    admin.delete("/users/tagged")
+
+
 def test_connections_are_seen_and_closed(managed: Broker, admin: Browser) -> None:
     with shardmq.connect(managed.url, recovery=None) as connection:
         channel = connection.channel()
