@@ -5,6 +5,7 @@ administrators; operator policies and topic permissions are for administrators a
 shovel needs the permissions for what it does at this broker.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from shardmq.bus.coordinator_link import Reply
@@ -14,6 +15,7 @@ from shardmq.gateway.handlers.lists import may_see
 from shardmq.gateway.handlers.replies import done
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.client import Client
+from shardmq.gateway.session.publish_split import BCC, CC, IMPERSONATOR, routing_keys
 from shardmq.protocol.native.operations.topology import (
     ParameterDelete,
     ParameterPut,
@@ -35,7 +37,7 @@ from shardmq.topology.commands import (
     ReportShovels,
 )
 from shardmq.topology.entities import Policy
-from shardmq.topology.parameters.shovel import SHOVEL, ShovelEnd, local_vhost, read_shovel, shown_uri
+from shardmq.topology.parameters.shovel import SHOVEL, ShovelEnd, ShovelSettings, local_vhost, read_shovel, shown_uri
 from shardmq.topology.policies.keys import check_policy
 from shardmq.topology.policies.preview import matching, preview
 from shardmq.urls import split_url
@@ -155,46 +157,115 @@ def parameter_put(channel: Channel, operation: ParameterPut, reply: Reply) -> No
     """
     client = channel.client
     check_policymaker(client, operation.vhost, f"parameters of the component '{operation.component}'")
-    if operation.component == SHOVEL and operation.value is not None and not client.is_administrator:
-        settings = read_shovel(operation.name, operation.value)
-        _check_end(client, settings.source, is_source=True)
-        _check_end(client, settings.destination, is_source=False)
+    value = operation.value
+    if operation.component == SHOVEL and value is not None and not client.is_administrator:
+        value = {**value, **_limited(client, read_shovel(operation.name, value))}
     client.state.changed()  # notes the time
-    command = PutParameter(operation.vhost, operation.component, operation.name, operation.value, client.state.now_ms)
+    command = PutParameter(operation.vhost, operation.component, operation.name, value, client.state.now_ms)
     client.perform(command, done(reply))
 
 
-def _check_end(client: Client, end: ShovelEnd, *, is_source: bool) -> None:
-    """Make sure that the user may do what a shovel will do at its ends that are here: it has all rights itself.
+def _limited(client: Client, settings: ShovelSettings) -> dict[str, Any]:
+    """Settings with which a shovel does nothing at this broker that its user may not: it has all rights itself.
 
-    Elsewhere it is whom the URI names. Without a user it would be guest, who may be an administrator of this broker.
+    Elsewhere it is whom the URI names. Nobody here has checked the `user_id` of messages that come from there, so they
+    come without. Where a topic permission limits the user's routing keys, messages' own CC and BCC do not count.
+
+    Raises:
+        AccessRefused: what the user wants of it, the user may not do.
+        PreconditionFailed: CC or BCC are no lists of routing keys.
     """
+    for end in (settings.source, settings.destination):
+        _check_login(client, end)
+    for vhost in _vhosts_here(settings.source):
+        _check_source(client, vhost, settings)
+    for vhost in _vhosts_here(settings.destination):
+        _check_destination(client, vhost, settings)
+    properties = dict(settings.properties)
+    if any(local_vhost(uri) is None for uri in settings.source.uris) and IMPERSONATOR not in client.tags:
+        properties.setdefault("user_id", None)
+    if _has_limited_keys(client, settings.destination):
+        properties["headers"] = {CC: [], BCC: [], **(properties.get("headers") or {})}
+    return {} if properties == settings.properties else {"dest-publish-properties": properties}
+
+
+def _vhosts_here(end: ShovelEnd) -> set[str]:
+    return {vhost for uri in end.uris if (vhost := local_vhost(uri)) is not None}
+
+
+def _check_login(client: Client, end: ShovelEnd) -> None:
+    """Refuse to log in elsewhere without a user: it would be guest, who may be an administrator of this broker."""
     for uri in end.uris:
         if local_vhost(uri) is None and not split_url(uri).username:
             raise AccessRefused(
                 f"a shovel to '{shown_uri(uri)}' without a user is refused for user '{client.user}', as it would log "
                 "in as guest; name one, as amqp://user:password@host"
             )
-    for vhost in {local_vhost(uri) for uri in end.uris} - {None}:
-        assert vhost is not None
-        allowed = client.state.permissions(client.user, vhost)
-        if end.queue is not None:
-            if not end.is_predeclared and (vhost, end.queue) not in client.state.topology.queues:
-                allowed.check_configure(end.queue)
-            if is_source:
-                allowed.check_read(end.queue)
-            else:
-                allowed.check_write("", "exchange")
-        elif is_source:
-            allowed.check_read(end.exchange or "", "exchange")
-            allowed.check_topic("read", end.exchange or "", end.key or "")
-        elif end.exchange is None:
-            raise AccessRefused(
-                f"a shovel without dest-queue and dest-exchange is refused for user '{client.user}': messages would "
-                "go to any exchange, which takes the tag 'administrator'; name one of them"
-            )
-        else:
-            allowed.check_write(end.exchange, "exchange")
+
+
+def _check_queue(client: Client, vhost: str, end: ShovelEnd) -> None:
+    """Make sure that the user may declare the queue of an end, also where it is there now: it may be deleted."""
+    assert end.queue is not None
+    if end.is_predeclared:
+        return
+    allowed = client.state.permissions(client.user, vhost)
+    if (vhost, end.queue) not in client.state.topology.queues:
+        allowed.check_configure(end.queue)
+    allowed.check_dead_letters(end.queue, end.queue_arguments)
+
+
+def _check_source(client: Client, vhost: str, settings: ShovelSettings) -> None:
+    end, allowed = settings.source, client.state.permissions(client.user, vhost)
+    name = end.queue or end.exchange or ""
+    allowed.check_dead_letters(name, settings.consumer_arguments)
+    if end.queue is not None:
+        _check_queue(client, vhost, end)
+        allowed.check_read(end.queue)
+    else:
+        allowed.check_read(name, "exchange")
+        _check_keys(client, vhost, "read", name, (end.key or "",))
+
+
+def _check_destination(client: Client, vhost: str, settings: ShovelSettings) -> None:
+    end, allowed = settings.destination, client.state.permissions(client.user, vhost)
+    user = settings.properties.get("user_id")
+    if user not in (None, client.user) and IMPERSONATOR not in client.tags:
+        raise AccessRefused(
+            f"a shovel that publishes as user '{user}' is refused for user '{client.user}': it takes the tag "
+            f"'{IMPERSONATOR}'"
+        )
+    if end.queue is not None:
+        _check_queue(client, vhost, end)
+        allowed.check_write("", "exchange")
+    elif end.exchange is None:
+        raise AccessRefused(
+            f"a shovel without dest-queue and dest-exchange is refused for user '{client.user}': messages would "
+            "go to any exchange, which takes the tag 'administrator'; name one of them"
+        )
+    else:
+        allowed.check_write(end.exchange, "exchange")
+        headers = settings.properties.get("headers") or {}
+        more = (*routing_keys(headers, CC), *routing_keys(headers, BCC))
+        _check_keys(client, vhost, "write", end.exchange, (end.key, *more))
+
+
+def _check_keys(client: Client, vhost: str, verb: str, exchange: str, keys: Sequence[str | None]) -> None:
+    """Make sure that a topic permission of the user allows these routing keys; None is each message's own."""
+    allowed = client.state.permissions(client.user, vhost)
+    if not allowed.is_limited(exchange):
+        return
+    what = f"a topic permission limits the routing keys of user '{client.user}' at exchange '{exchange}'"
+    if (vhost, exchange) not in client.state.topology.exchanges:
+        raise AccessRefused(f"{what}, which is not there yet; declare it before the shovel")
+    named = [key for key in keys if key is not None]
+    if len(named) < len(keys):
+        raise AccessRefused(f"{what}, and the shovel's messages would have any; give dest-exchange-key")
+    allowed.check_topics(verb, exchange, named)
+
+
+def _has_limited_keys(client: Client, end: ShovelEnd) -> bool:
+    vhosts = () if end.exchange is None else _vhosts_here(end)
+    return any(client.state.permissions(client.user, vhost).is_limited(end.exchange or "") for vhost in vhosts)
 
 
 def parameter_delete(channel: Channel, operation: ParameterDelete, reply: Reply) -> None:

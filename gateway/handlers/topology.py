@@ -31,8 +31,6 @@ from shardmq.topology.repeats import is_repeated
 SERVER_NAME_BYTES: Final = 16
 """Random bytes in the name of a queue whose client gave none: 22 characters."""
 
-DEAD_LETTER_EXCHANGE: Final = "x-dead-letter-exchange"
-
 
 def exchange_declare(channel: Channel, operation: ExchangeDeclare, reply: Reply) -> None:
     """Declare an exchange; or with `passive` see whether it exists.
@@ -95,12 +93,10 @@ def queue_declare(channel: Channel, operation: QueueDeclare, reply: Reply) -> No
     if server_named:
         name = SERVER_NAMED + base64.urlsafe_b64encode(secrets.token_bytes(SERVER_NAME_BYTES)).decode().rstrip("=")
     client.permissions.check_configure(name, "queue")
-    dead_letters = operation.arguments.get(DEAD_LETTER_EXCHANGE)
     if there is not None and not client.is_elsewhere(there):  # else the coordinator knows whether its owner lives
         client.queue(name)
-    elif isinstance(dead_letters, str):
-        client.permissions.check_read(name, "queue")
-        client.permissions.check_write(dead_letters, "exchange")
+    else:
+        client.permissions.check_dead_letters(name, operation.arguments)
     owner = client.identity if operation.exclusive else ""
     command = DeclareQueue(
         client.vhost, name, operation.durable, operation.arguments, operation.auto_delete, owner, server_named

@@ -1,7 +1,7 @@
 """What a user may do in a virtual host: the permission there, applied to names."""
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import regex
 
@@ -16,6 +16,8 @@ from shardmq.topology.topology import Topology
 
 DEFAULT_EXCHANGE_NAME: Final = "amq.default"
 """What expressions see where the default exchange is meant, which has no name of its own (RabbitMQ's rule)."""
+
+DEAD_LETTER_EXCHANGE: Final = "x-dead-letter-exchange"
 
 NAMES_MAX: Final = 4096
 """Names remembered as allowed, for each verb; past it they are forgotten, and matched again."""
@@ -89,6 +91,13 @@ class Permissions:
         if name not in self._readable:
             self._check("read", kind, name, self._readable)
 
+    def check_dead_letters(self, queue: str, arguments: Mapping[str, Any]) -> None:
+        """Refuse a dead-letter exchange in arguments, unless the user may read the queue and write to the exchange."""
+        exchange = arguments.get(DEAD_LETTER_EXCHANGE)
+        if isinstance(exchange, str):
+            self.check_read(queue, "queue")
+            self.check_write(exchange, "exchange")
+
     def check_topic(self, verb: str, exchange: str, key: str) -> None:
         """Refuse to publish with a routing key to a topic exchange ("write"), or to bind by it there ("read").
 
@@ -103,6 +112,12 @@ class Permissions:
         if self._topology.topic_permissions:
             for key in keys:
                 self.check_topic(verb, exchange, key)
+
+    def is_limited(self, exchange: str) -> bool:
+        """Whether a topic permission limits the user's keys at an exchange: a topic, or one that is not there yet."""
+        declared = self._topology.exchanges.get((self._vhost, exchange))
+        may_be_topic = declared is None or declared.type == "topic"
+        return may_be_topic and exchange in self._topology.topic_permissions.get((self._user, self._vhost), {})
 
     def _check_topic(self, verb: str, exchange: str, key: str) -> None:
         allowed = self._topology.topic_permissions.get((self._user, self._vhost), {}).get(exchange)

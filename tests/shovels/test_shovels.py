@@ -238,6 +238,57 @@ def test_shovels_are_for_policymakers_who_have_the_permissions(
     assert "hunter22" not in here.log.read_text()
 
 
+def test_a_shovel_publishes_nothing_that_its_maker_may_not(
+    here: Broker, there: Broker, connection: shardmq.Connection, channel: shardmq.Channel
+) -> None:
+    fill(channel, "own.in", [])
+    fill(channel, "own.there", [])
+    channel.exchange_declare("own.news", "topic", durable=True)
+    for key, queue in (("own.a", "own.allowed"), ("others.a", "own.leaked")):
+        channel.queue_declare(queue, durable=True)
+        channel.queue_bind(queue, "own.news", key)
+    connection.user_put("keen", "pw-of-keen", tags=["policymaker"])
+    connection.permission_put("keen", "/", "^own", "^(own|amq.default)", "^own")
+    for exchange in ("own.news", "own.later"):
+        connection.topic_permission_put("keen", "/", exchange, "^own[.]", "^own[.]")
+    to_news = {"dest_queue": None, "dest_exchange": "own.news", "dest_exchange_key": "own.a"}
+    dead = {"x-dead-letter-exchange": "secret", "x-message-ttl": 0}
+    with shardmq.connect(here.url.replace("guest:guest", "keen:pw-of-keen")) as keen:
+        for more, said in (
+            ({**to_news, "dest_exchange_key": "others.a"}, "access to topic 'others.a'"),
+            ({**to_news, "dest_exchange_key": None}, "give dest-exchange-key"),
+            ({**to_news, "dest_publish_properties": {"headers": {"CC": ["others.a"]}}}, "access to topic 'others.a'"),
+            ({**to_news, "publish_properties": {"headers": {"BCC": ["others.a"]}}}, "access to topic 'others.a'"),
+            ({**to_news, "dest_exchange": "own.later"}, "declare it before"),
+            ({"src_queue": None, "src_exchange": "own.news", "src_exchange_key": "#"}, "access to topic '#'"),
+            ({"src_queue": None, "src_exchange": "own.later", "src_exchange_key": "own.a"}, "declare it before"),
+            ({"dest_publish_properties": {"user_id": "boss"}}, "takes the tag 'impersonator'"),
+            ({"dest_queue": "own.new", "dest_queue_args": dead}, "write access to exchange 'secret'"),
+            ({"dest_queue": "own.there", "dest_queue_args": dead}, "write access to exchange 'secret'"),
+            ({"src_queue": "own.new", "src_queue_args": dead}, "write access to exchange 'secret'"),
+            ({"src_consumer_args": {"x-group": "g", **dead}}, "write access to exchange 'secret'"),
+        ):
+            with pytest.raises(errors.AccessRefused, match=said):
+                put(keen, "bad", "own.in", "own.out", **more)
+        assert keen.topology("parameters") == []
+        put(keen, "news", "own.in", "", **to_news, dest_publish_properties={"user_id": "keen", "app_id": "a"})
+        own = shardmq.Properties(headers={"CC": ["others.a"], "n": 1})
+        with keen.channel() as sending:
+            sending.basic_publish("", "own.in", b"on", own)
+        until(lambda: ready(connection, "own.allowed") == 1, "the message is where its maker may publish")
+        (found,) = taken(channel, "own.allowed")
+        assert (found.properties.user_id, found.properties.app_id) == ("keen", "a")
+        assert (found.properties.headers or {})["n"] == 1
+        assert ready(connection, "own.leaked") == 0
+        put(keen, "back", "far.in", "own.back", src_uri=there.url)
+        with shardmq.connect(there.url) as other, other.channel() as remote:
+            fill(remote, "far.in", [])
+            remote.basic_publish("", "far.in", b"b", shardmq.Properties(user_id="guest", app_id="kept"))
+        until(lambda: ready(connection, "own.back") == 1, "it is here")
+        (found,) = taken(channel, "own.back")
+        assert (found.properties.user_id, found.properties.app_id) == (None, "kept")
+
+
 def test_the_terminal_adds_lists_restarts_and_deletes(here: Broker, channel: shardmq.Channel) -> None:
     def run(*words: str) -> str:
         done = CliRunner().invoke(cli, ["shovel", *words, "--url", here.url])
