@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final
 from urllib.parse import parse_qsl
@@ -52,6 +53,12 @@ NEEDED: Final = {
     Right.ADMINISTRATOR: "Not administrator user",
 }
 """What is said to callers without the right; RabbitMQ's words."""
+
+LOGGED_PATH: Final = "logged_path"
+"""Of a request: its path as logs may have it, where a part of it is a secret."""
+
+PLAIN_PART: Final = re.compile(r"\{(\w+)\}")
+"""A part of a path without an expression; aiohttp takes no braces in it, which names may have."""
 
 SAFE_HEADERS: Final = {
     "Server": "shardmq",
@@ -115,7 +122,8 @@ class Server:
                     self._own = None  # guessing on would look like an attack
             return await self._answer(request, endpoint)
 
-        path = f"{endpoint.prefix}{endpoint.path}{{slash:/?}}"  # as RabbitMQ does, which clients have come to need
+        parts = PLAIN_PART.sub(r"{\1:[^/]+}", endpoint.path)
+        path = f"{endpoint.prefix}{parts}{{slash:/?}}"  # as RabbitMQ does, which clients have come to need
         if endpoint.method == hdrs.METH_GET:
             application.router.add_get(path, answer)
         else:

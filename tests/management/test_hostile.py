@@ -50,6 +50,26 @@ def test_a_virtual_host_may_have_slashes_and_percents_in_its_name(admin: Browser
         assert refused.value.status == 404
 
 
+@pytest.mark.parametrize("name", ["job{1}", "{", "}", "{x:.*}", "a}{b"])
+def test_names_with_braces_are_reached(admin: Browser, name: str) -> None:
+    part = quote(name, safe="")
+    assert admin.put(f"/vhosts/{part}") == 201
+    assert admin.put(f"/queues/{part}/{part}") == 201
+    assert admin.put(f"/exchanges/{part}/{part}") == 201
+    admin.post(f"/bindings/{part}/e/{part}/q/{part}", {"routing_key": name})
+    (bound,) = admin.get(f"/bindings/{part}/e/{part}/q/{part}")
+    assert admin.get(f"/bindings/{part}/e/{part}/q/{part}/{quote(bound['properties_key'], safe='')}") == bound
+    assert admin.post(f"/exchanges/{part}/{part}/publish", {"routing_key": name, "payload": "x"}) == {"routed": True}
+    assert [row["payload"] for row in admin.post(f"/queues/{part}/{part}/get", {"ackmode": "ack_requeue_false"})] == [
+        "x"
+    ]
+    assert (admin.get(f"/queues/{part}/{part}")["name"], admin.get(f"/queues/{part}")[0]["vhost"]) == (name, name)
+    assert admin.put(f"/users/{part}", {"tags": "", "password": "x"}) == 201
+    assert admin.delete(f"/users/{part}") == 204
+    assert admin.delete(f"/queues/{part}/{part}") == 204
+    assert admin.delete(f"/vhosts/{part}") == 204
+
+
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "image/png", "nonsense", ""])
 def test_a_body_is_json_whatever_type_it_is_said_to_be(admin: Browser, odd: str, kind: str) -> None:
     admin.ask("PUT", f"/queues/{odd}/typed", b'{"auto_delete": true}', {"Content-Type": kind})
