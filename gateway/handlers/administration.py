@@ -221,7 +221,7 @@ def definitions_export(channel: Channel, _operation: DefinitionsExport, reply: R
 
 
 def definitions_import(channel: Channel, operation: DefinitionsImport, reply: Reply) -> None:
-    """Create what does not exist yet, one kind after the other; end at the first thing that is refused.
+    """Create or set what definitions name, one kind after the other; end at the first thing that is refused.
 
     Raises:
         AccessRefused: not for this user.

@@ -2,7 +2,9 @@
 
 A plan is a pure function of the definitions and the topology. Definitions that make no sense are refused before
 anything is created. What RabbitMQ has and this broker has not (mirrors, federation, …) is skipped with a sentence.
-Queues and exchanges that exist stay as they are, with a sentence where they are different.
+Topics, exchanges and queues that exist stay as they are, with a sentence where they are different. Virtual hosts,
+users, permissions, limits, policies and parameters become those of the definitions; a user's password and tags that the
+definitions do not have, or not so that they can be used, stay.
 """
 
 from collections.abc import Iterable, Mapping
@@ -190,19 +192,23 @@ class ImportPlan:
     def _plan_users(self, read: Definitions) -> None:
         for user in read.users:
             there = self._topology.users.get(user.name)
-            password, tags = self._password(user), tags_of(user.tags)
-            if there is None or (there.password, there.tags) != (password, tags):
+            before = ("", ()) if there is None else (there.password, there.tags)
+            password = self._password(user, before[0])
+            tags = before[1] if user.tags is None else tags_of(user.tags)
+            if there is None or before != (password, tags):
                 self._add("users", f"user '{user.name}'", PutUser("", user.name, password, tags))
             self._plan_limits("user", user.name, as_table(user.limits), {} if there is None else there.limits)
 
-    def _password(self, user: UserItem) -> str:
+    def _password(self, user: UserItem, before: str) -> str:
+        """The stored hash that a user is to have: that of before, where the definitions have none that can be used."""
         if user.password_hash is None:
-            return self._hashes.get(user.name, "")
+            return self._hashes.get(user.name, before)
         try:
             return stored_hash(user.password_hash, user.hashing_algorithm)
         except RequestError as error:
-            self.skipped.append(f"the password of user '{user.name}': {error.text}")
-            return ""
+            kept = "; the user keeps its own" if before else ""
+            self.skipped.append(f"the password of user '{user.name}': {error.text}{kept}")
+            return before
 
     def _plan_limits(self, noun: str, name: str, wanted: dict[str, Any], there: Mapping[str, int]) -> None:
         limits: dict[str, int | None] = {}

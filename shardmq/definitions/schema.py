@@ -29,13 +29,13 @@ class VhostItem(msgspec.Struct):
 
 
 class UserItem(msgspec.Struct):
-    """A user, with a hash of the password or the password itself."""
+    """A user, with a hash of the password or the password itself; what is None stays as it is."""
 
     name: str
     password_hash: str | None = None
     password: str | None = None
     hashing_algorithm: str | None = None
-    tags: list[str] | str = []
+    tags: list[str] | str | None = None
     limits: Table = {}
 
 

@@ -9,8 +9,9 @@ import pytest
 
 from shardmq.definitions.importer import ImportPlan
 from shardmq.errors import InvalidRequest
-from shardmq.topology.changes import QueueAdded, VhostPut
-from shardmq.topology.entities import Queue, Vhost
+from shardmq.topology.changes import QueueAdded, UserPut, VhostPut
+from shardmq.topology.commands import PutUser
+from shardmq.topology.entities import Queue, User, Vhost
 from shardmq.topology.topology import Topology
 
 EXPORT: dict[str, Any] = json.loads((Path(__file__).parents[1] / "data" / "rabbitmq-3.10-definitions.json").read_text())
@@ -45,6 +46,31 @@ def test_a_hash_that_is_none_leaves_a_user_without_a_password_and_says_so() -> N
     assert [step.thing for step in plan.stages[1]] == ["user 'old'"]
     assert "the password of user 'old'" in plan.skipped[0]
     assert "'surprise'" in plan.skipped[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({"password_hash": "AAAA", "tags": ["administrator"]}, None),
+        ({"password_hash": "AAAA", "hashing_algorithm": "rot13", "tags": "monitoring"}, ("stored", ("monitoring",))),
+        ({"tags": ""}, ("stored", ())),
+        ({}, None),
+        ({"password": "new"}, ("hashed", ("administrator",))),
+        ({"password_hash": "", "tags": ["administrator"]}, ("", ("administrator",))),
+    ],
+)
+def test_a_user_that_is_there_keeps_what_definitions_do_not_have_of_it(
+    given: dict[str, Any], wanted: tuple[str, tuple[str, ...]] | None
+) -> None:
+    topology = Topology()
+    topology.apply(UserPut(User("guest", "stored", ("administrator",))))
+    hashes = {"guest": "hashed"} if "password" in given else {}
+    plan = ImportPlan({"users": [{"name": "guest", **given}]}, topology, "/", hashes)
+    commands = [step.command for stage in plan.stages for step in stage]
+    assert commands == ([] if wanted is None else [PutUser("", "guest", *wanted)])
+    is_told = [sentence for sentence in plan.skipped if "password of user 'guest'" in sentence]
+    assert bool(is_told) == bool(given.get("password_hash"))
+    assert all(sentence.endswith("; the user keeps its own") for sentence in is_told)
 
 
 def test_what_exists_is_not_created_again() -> None:

@@ -49,8 +49,8 @@ def definitions_export(*, file: Path, url: str, as_json: bool) -> None:
 def definitions_import(*, file: Path, url: str, as_json: bool) -> None:
     """Make what FILE (- for stdin) has and the broker has not. Exports of RabbitMQ load as well.
 
-    Users, permissions and limits become those of FILE; queues and exchanges that are there but different stay as they
-    are. What is left out is said.
+    Users, permissions, limits, policies and shovels become those of FILE; topics, queues and exchanges that are there
+    but different stay as they are. What is left out is said.
     """
     raw = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     try:

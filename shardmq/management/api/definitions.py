@@ -17,6 +17,8 @@ from shardmq.management.web.streaming import json_table
 OF_VHOST: Final = ("topics", "exchanges", "queues", "bindings", "policies", "parameters")
 """What is in a virtual host."""
 
+KEPT: Final = "Topics, exchanges and queues that are there stay as they are."
+
 _log = logging.getLogger(__name__)
 
 
@@ -45,14 +47,14 @@ def _downloaded(call: Call, definitions: Row) -> Answer:
 
 
 async def post_definitions(call: Call) -> Answer:
-    """Create what definitions name and is not there yet."""
+    """Create or set what definitions name."""
     definitions = await _definitions(call)
     result = await (await call.caller.administration()).definitions_import(definitions)
     return _imported(call, result)
 
 
 async def post_definitions_of_vhost(call: Call) -> Answer:
-    """Create what definitions name, in one virtual host."""
+    """Create or set what definitions name, in one virtual host."""
     vhost, definitions = await call.vhost(), await _definitions(call)
     inside = {
         noun: [{**row, "vhost": vhost} if isinstance(row, dict) else row for row in rows]
@@ -116,7 +118,7 @@ def _post(path: str, handler: Handler, summary: str) -> Endpoint:
 ENDPOINTS: Final = (
     _get("/definitions", get_definitions, "All that is durable."),
     _get("/definitions/{vhost}", get_definitions_of_vhost, "All that is durable in a virtual host."),
-    _post("/definitions", post_definitions, "Create what is not there yet."),
-    _post("/definitions/{vhost}", post_definitions_of_vhost, "Create what is not there yet in a virtual host."),
+    _post("/definitions", post_definitions, f"Create or set what they name. {KEPT}"),
+    _post("/definitions/{vhost}", post_definitions_of_vhost, f"Create or set what they name in a virtual host. {KEPT}"),
 )
 """What this file answers."""

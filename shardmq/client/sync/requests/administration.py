@@ -159,7 +159,7 @@ class AdministrationRequests(ABC):
         return self._ask(administration.definitions_export())
 
     def definitions_import(self, definitions: Mapping[str, Any]) -> dict[str, Any]:
-        """Make what is in definitions of RabbitMQ's shape and not there yet.
+        """Make or set what is in definitions of RabbitMQ's shape; topics, exchanges and queues that are there stay so.
 
         Returns:
             `{"imported": {noun: count}, "skipped": [sentence, …]}`.

@@ -27,7 +27,7 @@ export function Definitions() {
     </section>
     <section class="card">
       <h2>Put in</h2>
-      <p>What is there already stays. A file of RabbitMQ's will do.</p>
+      <p>Exchanges, queues and topics that are there already stay as they are. Users with their passwords and tags, permissions, limits, policies and shovels become those of the file. A file of RabbitMQ's will do.</p>
       <${Form} submit="Import" work=${work} done="Imported the definitions." command=${{ words: ["definitions", "import"], names: [file?.name ?? "definitions.json"] }}>
         <label>File <input type="file" accept=".json,application/json" required onChange=${(event) => setFile(event.target.files[0])} /></label>
       <//>

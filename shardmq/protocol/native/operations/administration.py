@@ -168,7 +168,7 @@ class DefinitionsExport(ClientRequest, frozen=True):
 
 
 class DefinitionsImport(ClientRequest, frozen=True):
-    """Create what is in definitions of RabbitMQ's shape and does not exist yet.
+    """Create or set what is in definitions of RabbitMQ's shape; topics, exchanges and queues that exist stay so.
 
     The answer is Ok: `{"imported": {noun: count}, "skipped": [sentence, …]}`. A refusal says what was wrong, and what
     was created until then.
