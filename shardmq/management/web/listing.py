@@ -166,15 +166,14 @@ def with_columns(row: Row, query: Mapping[str, str]) -> Row:
     kept: Row = {}
     for column in columns.split(",")[:COLUMNS_MAX]:
         path = column.strip().split(".")
-        value = inside(row, path)
-        if value is None and inside(row, path[:-1]) is None:
+        table = inside(row, path[:-1])
+        if not isinstance(table, dict):
             continue
         place = kept
         for step in path[:-1]:
-            inner = place.setdefault(step, {})
-            place = inner if isinstance(inner, dict) else {}
-        if path[-1] in (inside(row, path[:-1]) or {}):
-            place[path[-1]] = value
+            place = place.setdefault(step, {})
+        if path[-1] in table:
+            place[path[-1]] = table[path[-1]]
     return kept
 
 

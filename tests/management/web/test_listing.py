@@ -55,6 +55,15 @@ def test_columns_keep_the_tables_they_are_in() -> None:
 
 
 @pytest.mark.parametrize(
+    "column", ["name.q", "messages.x", "durable.x", "tags.0", "arguments.x", "message_stats.publish.x"]
+)
+def test_a_column_inside_what_is_no_table_is_nothing(column: str) -> None:
+    row = {**ROWS[0], "durable": True, "tags": ["a"], "arguments": None}
+    assert listed([row], {"columns": f"{column},messages"}) == [{"messages": 0}]
+    assert listed([row], {"columns": f"messages,{column}"}) == [{"messages": 0}]
+
+
+@pytest.mark.parametrize(
     "query",
     [
         *({"page": page} for page in ("0", "-1", "x", "1.5", "9" * 30, "\uff12")),
