@@ -36,7 +36,7 @@ from shardmq.topology.commands import (
     PutTopicPermission,
     ReportShovels,
 )
-from shardmq.topology.entities import Policy
+from shardmq.topology.entities import Policy, check_nesting
 from shardmq.topology.parameters.shovel import SHOVEL, ShovelEnd, ShovelSettings, local_vhost, read_shovel, shown_uri
 from shardmq.topology.policies.keys import check_policy
 from shardmq.topology.policies.preview import matching, preview
@@ -69,9 +69,15 @@ def check_policymaker(client: Client, vhost: str, what: str = "policies") -> Non
 
 
 def policy_put(channel: Channel, operation: PolicyPut, reply: Reply) -> None:
-    """Create or change a policy."""
+    """Create or change a policy.
+
+    Raises:
+        AccessRefused: not for this user.
+        InvalidRequest: the definition nests too deep.
+    """
     client = channel.client
     _check(client, operation.vhost, operation.is_operator)
+    check_nesting(operation.definition)
     command = PutPolicy(
         operation.vhost,
         operation.policy,
@@ -100,6 +106,7 @@ def policy_preview(channel: Channel, operation: PolicyPreview, reply: Reply) -> 
     """
     client = channel.client
     check_policymaker(client, operation.vhost)
+    check_nesting(operation.definition)
     wanted = Policy(
         operation.vhost,
         operation.policy,
@@ -158,6 +165,7 @@ def parameter_put(channel: Channel, operation: ParameterPut, reply: Reply) -> No
     client = channel.client
     check_policymaker(client, operation.vhost, f"parameters of the component '{operation.component}'")
     value = operation.value
+    check_nesting(value)
     if operation.component == SHOVEL and value is not None and not client.is_administrator:
         value = {**value, **_limited(client, read_shovel(operation.name, value))}
     client.state.changed()  # notes the time

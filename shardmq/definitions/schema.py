@@ -1,11 +1,14 @@
 """The shape of the definitions that are read; what is optional in RabbitMQ's exports has a default."""
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from shardmq.errors import InvalidRequest
 from shardmq.topology.entities import check_nesting
+
+AROUND_ARGUMENTS: Final = 5
+"""Levels that definitions have around the arguments of things, where they are lists of pairs."""
 
 Table = dict[str, Any] | list[Any]
 """A table; RabbitMQ writes empty ones, and limits, as lists in some exports."""
@@ -144,6 +147,7 @@ def read_definitions(definitions: dict[str, Any]) -> Definitions:
     Raises:
         InvalidRequest: a part has another type, or arguments nest too deep.
     """
+    check_nesting(definitions, -AROUND_ARGUMENTS)
     try:
         read = msgspec.convert(definitions, Definitions)
     except msgspec.ValidationError as error:

@@ -57,12 +57,17 @@ async def post_definitions_of_vhost(call: Call) -> Answer:
     """Create or set what definitions name, in one virtual host."""
     vhost, definitions = await call.vhost(), await _definitions(call)
     inside = {
-        noun: [{**row, "vhost": vhost} if isinstance(row, dict) else row for row in rows]
+        noun: [_inside(row, vhost) for row in rows] if isinstance(rows, list) else rows
         for noun, rows in definitions.items()
-        if noun in OF_VHOST and isinstance(rows, list)
+        if noun in OF_VHOST
     }
     result = await (await call.caller.administration()).definitions_import(inside)
     return _imported(call, result)
+
+
+def _inside(row: object, vhost: str) -> object:
+    """What definitions name, in that virtual host; what has no fields is for the broker to refuse."""
+    return {**row, "vhost": vhost} if isinstance(row, dict) else row
 
 
 def _imported(call: Call, result: Row) -> Answer:

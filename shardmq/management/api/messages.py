@@ -25,6 +25,9 @@ GET_BYTES_MAX: Final = 64 << 20
 
 ACK_MODES: Final = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false")
 
+CLUSTER_ID: Final = "cluster_id"
+"""A property of AMQP that is deprecated; what is given for it is left out."""
+
 ALIVENESS_QUEUE: Final = "aliveness-test"
 
 
@@ -64,7 +67,7 @@ def properties_in(given: Row) -> Properties:
     Raises:
         ApiError: they make no sense.
     """
-    read = {name: value for name, value in given.items() if name != "cluster_id"}
+    read = {name: value for name, value in given.items() if name != CLUSTER_ID}
     for name in ("delivery_mode", "priority", "timestamp"):
         if name in read:
             read[name] = number(read, name)

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from shardmq.management.api.users import find_user
-from shardmq.management.web.body import text
+from shardmq.management.web.body import number, text
 from shardmq.management.web.call import Call, Row
 from shardmq.management.web.endpoint import NO_CONTENT, Answer, Endpoint, Handler, Right, put
 from shardmq.management.web.errors import ApiError
@@ -74,10 +74,7 @@ def settings_in(body: Row) -> Row:
     if not isinstance(definition, dict):
         raise ApiError.bad_request("key_missing: definition" if definition is None else "the definition is no object")
     found: Row = {"pattern": text(body, "pattern"), "definition": definition, APPLY_TO: text(body, APPLY_TO, "all")}
-    priority = body.get("priority", 0)
-    if isinstance(priority, str) and priority.removeprefix("-").isdecimal():
-        priority = int(priority)
-    return {**found, "priority": priority}
+    return {**found, "priority": number(body, "priority", 0)}
 
 
 async def list_topic_permissions(call: Call) -> Answer:

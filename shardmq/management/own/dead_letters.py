@@ -53,11 +53,11 @@ def chosen_by_body(body: Row) -> SearchFilters:
         value = body.get(name) or []
         given[name] = value if isinstance(value, list) else [value]
         if not all(isinstance(text, str) for text in given[name]):
-            raise ApiError.bad_request(f"{name} is {value!r}; give a text, or a list of texts")
+            raise ApiError.bad_request(f"{name} is {value!r:.40}; give a text, or a list of texts")
     for name in AGES:
         value = body.get(name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-            raise ApiError.bad_request(f"{name} is {value!r}; give seconds, a whole number, or none")
+            raise ApiError.bad_request(f"{name} is {value!r:.40}; give seconds, a whole number, or none")
         given[name] = value
     return _chosen(given)
 
@@ -70,7 +70,7 @@ def text_in(body: Row, name: str) -> str:
     """
     value = body.get(name, "")
     if not isinstance(value, str):
-        raise ApiError.bad_request(f"{name} is {value!r}; give a text")
+        raise ApiError.bad_request(f"{name} is {value!r:.40}; give a text")
     return value
 
 
@@ -84,7 +84,7 @@ def number_in(body: Row, name: str, default: int, least: int, most: int) -> int:
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ApiError.bad_request(f"{name} is {value!r}; give a whole number from {least} on, or none")
+        raise ApiError.bad_request(f"{name} is {value!r:.40}; give a whole number from {least} on, or none")
     return min(value, most)
 
 

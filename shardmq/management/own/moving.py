@@ -16,7 +16,7 @@ def _limit(value: Any) -> int:
     if value is None:
         return MOVED_MAX
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ApiError.bad_request(f"limit is {value!r}; give a whole number from 1 on, or none")
+        raise ApiError.bad_request(f"limit is {value!r:.40}; give a whole number from 1 on, or none")
     return min(value, MOVED_MAX)
 
 

@@ -30,7 +30,7 @@ SECONDS_MAX: Final = 40
 def _flag(body: Row, name: str) -> bool:
     value = body.get(name, False)
     if not isinstance(value, bool):
-        raise ApiError.bad_request(f"{name} is {value!r}; give true or false")
+        raise ApiError.bad_request(f"{name} is {value!r:.40}; give true or false")
     return value
 
 

@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from shardmq.management.api.exchanges import exchange_name
-from shardmq.management.api.messages import payload_in, properties_in
+from shardmq.management.api.messages import CLUSTER_ID, payload_in, properties_in
 from shardmq.management.republishing import Change, replace, republish
 from shardmq.management.web.body import flag, number, table, text
 from shardmq.management.web.call import LARGE_BYTES_MAX, Call, Row
@@ -22,8 +22,8 @@ def _patched(patch: Row, original: Properties, user: str) -> Properties:
     Raises:
         ApiError: they make no sense.
     """
-    given = {name: value for name, value in patch.items() if value is not None}
-    removed = {name for name in patch if patch[name] is None}
+    given = {name: value for name, value in patch.items() if value is not None and name != CLUSTER_ID}
+    removed = {name for name in patch if patch[name] is None} - {CLUSTER_ID}
     if unknown := removed - FIELDS:
         raise ApiError.bad_request(f"there is no property '{min(unknown):.40}'; there are {', '.join(sorted(FIELDS))}")
     headers = given.pop("headers", None)

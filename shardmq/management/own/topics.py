@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from shardmq.management.web.body import flag, number
 from shardmq.management.web.call import Call, Row
 from shardmq.management.web.endpoint import NO_CONTENT, Answer, Endpoint, Right, put
 from shardmq.management.web.errors import ApiError
@@ -31,9 +32,7 @@ async def put_topic(call: Call) -> Answer:
     """Declare a topic."""
     vhost, name = await call.vhost(), call.part("topic")
     body = await call.body()
-    partitions = body.get("partitions", 1)
-    if isinstance(partitions, bool) or not isinstance(partitions, int):
-        raise ApiError.bad_request(f"partitions is {partitions!r}; give a whole number")
+    partitions = number(body, "partitions", 1)
     channel = await call.channel(vhost)
     is_new = all(row["name"] != name for row in await call.rows("topics", vhost))
     await channel.topic_declare(name, partitions)
@@ -50,16 +49,27 @@ async def delete_topic(call: Call) -> Answer:
 def _start(value: Any) -> Any:
     if value in ("earliest", "latest") or (isinstance(value, int) and not isinstance(value, bool)):
         return value
-    raise ApiError.bad_request(f'\'to\' is {value!r}; give "earliest", "latest" or an offset')
+    raise ApiError.bad_request(f'\'to\' is {value!r:.40}; give "earliest", "latest" or an offset')
+
+
+def _partitions(body: Row) -> list[int] | None:
+    """The partitions that are meant; None for all.
+
+    Raises:
+        ApiError: they are no list of numbers.
+    """
+    value = body.get("partitions")
+    if value is not None and not (isinstance(value, list) and all(type(number) is int for number in value)):
+        raise ApiError.bad_request(f"partitions is {value!r:.40}; give a list of whole numbers, or none for all")
+    return value
 
 
 async def reset_group(call: Call) -> Answer:
     """Have a group go on elsewhere, or say what that would change."""
     channel = await call.channel(await call.vhost())
     body = await call.body()
-    is_dry = bool(body.get("dry_run", False))
-    start = _start(body.get("to"))
-    moves = await channel.group_reset(call.part("topic"), call.part("group"), start, body.get("partitions"), is_dry)
+    start, chosen, is_dry = _start(body.get("to")), _partitions(body), flag(body, "dry_run")
+    moves = await channel.group_reset(call.part("topic"), call.part("group"), start, chosen, is_dry)
     partitions = [{"partition": number, "old": old, "new": new} for number, (old, new) in sorted(moves.items())]
     messages = sum(abs(new - (old or 0)) for old, new in moves.values())
     return Answer({"dry_run": is_dry, "partitions": partitions, "messages": messages})

@@ -29,6 +29,9 @@ LARGE_BYTES_MAX: Final = 32 << 20
 
 QUERY_BYTES_MAX: Final = 8192
 
+NESTING_MAX: Final = 250
+"""Levels of tables and lists in a body. Beyond some 600, a process of the broker takes it for malformed."""
+
 AHEAD_BYTES: Final = 256 << 10
 """So much of a large body is read before it takes one of the few places: smaller ones need none, nor do those that do
 not come on."""
@@ -277,12 +280,14 @@ def as_table(content: bytes) -> Row:
     """A body as a table; none and null are an empty one.
 
     Raises:
-        ApiError: it is no table in JSON.
+        ApiError: it is no table in JSON, or one that the broker cannot read.
     """
     if not content.strip():
         return {}
     try:
         value = msgspec.json.decode(content)
+        if content.count(b"[") + content.count(b"{") > NESTING_MAX:
+            _check_nesting(value)
         if _SUSPECT.search(content):
             _check_words(value)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as fault:
@@ -292,6 +297,21 @@ def as_table(content: bytes) -> Row:
     if not isinstance(value, dict):
         raise ApiError.bad_request(f"the body is a JSON {type(value).__name__}; give an object")
     return value
+
+
+def _check_nesting(value: Any) -> None:
+    """Make sure that every process can read a body.
+
+    Raises:
+        ApiError: it nests too deep.
+    """
+    level: list[Any] = [[value]]
+    for _ in range(NESTING_MAX + 1):
+        tables = (each.values() if type(each) is dict else each for each in level)
+        level = [inner for table in tables for inner in table if type(inner) is dict or type(inner) is list]
+        if not level:
+            return
+    raise ApiError.bad_request(f"the body nests deeper than {NESTING_MAX} levels; make it flatter")
 
 
 _SUSPECT: Final = re.compile(rb"\d{19}|\\u[dD][89a-fA-F]")

@@ -11,7 +11,7 @@ async def drain(call: Call) -> Answer:
     """Have everything that a host has move to others; with `undo`, let it have replicas again."""
     undo = (await call.body()).get("undo", False)
     if not isinstance(undo, bool):
-        raise ApiError.bad_request(f"undo is {undo!r}; give true or false")
+        raise ApiError.bad_request(f"undo is {undo!r:.40}; give true or false")
     await (await call.caller.administration()).host_drain(call.part("host"), not undo)
     return NO_CONTENT
 
