@@ -63,10 +63,10 @@ class ClientPages:
     def _first(self, noun: str, query: Row) -> Row:
         """The first rows that a query is for, and how many there are."""
         operation = StatsList(0, 0, noun, name=query["name"], use_regex=query["use_regex"], sort=query["sort"])
-        vhosts, user = query["vhosts"], query["user"]
+        vhosts, user, is_counted = query["vhosts"], query["user"], query["sort"].startswith(("counts.", "rates."))
         every = [
             (row, connection)
-            for row, connection in self._light_rows(noun, query["sort"].startswith(("counts.", "rates.")))
+            for row, connection in self._light_rows(noun, is_counted, query.get("addresses_of", ""))
             if (row["vhost"] in vhosts if vhosts is not None else row["vhost"]) and (not user or row["user"] == user)
         ]
         found = name_filter(operation)(every, lambda found: _searched(found[0]))
@@ -82,7 +82,8 @@ class ClientPages:
                 row |= self._flow.of_connection(connection_of[row["name"]])
         return {"rows": first, "total": len(every), "filtered": len(found)}
 
-    def _light_rows(self, noun: str, is_counted: bool) -> list[Found]:
+    def _light_rows(self, noun: str, is_counted: bool, addresses_of: str) -> list[Found]:
+        """Rows with what takes little to say; addresses of the clients of that user alone, "" for everybody's."""
         found: list[Found] = []
         unconfirmed = Counter[Any]()
         if noun == "channels":
@@ -97,8 +98,9 @@ class ClientPages:
                 found.append((row | self._flow.of_connection(connection) if is_counted else row, connection))
                 continue
             for row in self._lists.rows_of(noun, connection, session, unconfirmed):
-                peer = {"peer_host": connection.peer, "peer_port": connection.peer_port}
-                row |= {"name": _name_of(noun, row), **peer}
+                row["name"] = _name_of(noun, row)
+                if addresses_of in ("", row["user"]):
+                    row |= {"peer_host": connection.peer, "peer_port": connection.peer_port}
                 if noun == "channels" and is_counted:
                     row |= self._flow.of_channel(connection, session.channels[row["number"]])
                 found.append((row, connection))
@@ -106,8 +108,9 @@ class ClientPages:
 
 
 def _searched(row: Row) -> str:
-    """What the filter by name looks into."""
-    return f"{row['peer_host']}:{row['peer_port']} {row['name']}"
+    """What the filter by name looks into: what is shown."""
+    name: str = row["name"]
+    return f"{row['peer_host']}:{row['peer_port']} {name}" if "peer_host" in row else name
 
 
 def replaced(operation: StatsList, reverse: bool) -> StatsList:
@@ -151,7 +154,9 @@ def _agreed(connection: CountedConnection) -> Row:
     }
 
 
-def list_clients(state: GatewayState, operation: StatsList, vhosts: list[str] | None, user: str, reply: Reply) -> None:
+def list_clients(
+    state: GatewayState, operation: StatsList, vhosts: list[str] | None, user: str, addresses_of: str, reply: Reply
+) -> None:
     """List connections, channels or consumers.
 
     Args:
@@ -159,6 +164,7 @@ def list_clients(state: GatewayState, operation: StatsList, vhosts: list[str] | 
         operation: what is asked.
         vhosts: those of connections that are shown; None for all.
         user: whose connections alone are shown; "" for everybody's.
+        addresses_of: whose addresses alone are shown; "" for everybody's.
         reply: called once.
     """
     count = operation.page * operation.page_size or 1 << 31
@@ -179,6 +185,7 @@ def list_clients(state: GatewayState, operation: StatsList, vhosts: list[str] | 
         "reverse": operation.reverse,
         "vhosts": vhosts,
         "user": user,
+        "addresses_of": addresses_of,
         "count": count,
     }
     ask_gateways(state, operation.noun, query, reply_with(reply, shape))

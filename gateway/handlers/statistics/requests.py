@@ -85,13 +85,16 @@ def _list_groups(client: Client, operation: StatsList, vhosts: Collection[str], 
 
 
 def _list_clients(client: Client, operation: StatsList, vhosts: Collection[str], reply: Reply) -> None:
-    """List connections and channels of the user, or everybody's for those who see all; consumers by virtual host."""
+    """List connections and channels of the user, or everybody's for those who see all; consumers by virtual host.
+
+    Who does not see all sees no addresses of others.
+    """
     sees_all = _sees_all(client)
     user = "" if sees_all or operation.noun == "consumers" else client.user
     shown = None if sees_all and operation.vhost is None else list(vhosts)
     if user and operation.vhost is None:
         shown = None  # an administrative session is in no virtual host
-    list_clients(client.state, operation, shown, user, reply)
+    list_clients(client.state, operation, shown, user, "" if sees_all else client.user, reply)
 
 
 def _name(row: Row) -> str:

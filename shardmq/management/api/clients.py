@@ -123,8 +123,7 @@ def consumer_row(row: Row, node: str) -> Row:
             "connection_name": row["connection"],
             "node": node,
             "user": row["user"],
-            "peer_host": row["peer_host"],
-            "peer_port": row["peer_port"],
+            **{name: row[name] for name in ("peer_host", "peer_port") if name in row},
         },
     }
 

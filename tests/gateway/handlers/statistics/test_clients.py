@@ -48,3 +48,32 @@ def test_pages_are_of_the_clients_of_all_gateways(start_broker: Callable[..., Br
             page = administration.stats_list("connections", ListQuery(page=1, page_size=100))
             assert page["total_count"] == page["filtered_count"] == page["item_count"] == CONNECTIONS
         consumed.close()
+
+
+def test_who_does_not_see_all_finds_no_addresses_of_others(start_broker: Callable[..., Broker]) -> None:
+    broker = start_broker(shards=1, gateways=2)
+    with shardmq.connect(broker.url) as administration:
+        for user, tags in (("clerk", ["management"]), ("watcher", ["monitoring"])):
+            administration.user_put(user, "secret", tags=tags)
+            administration.permission_put(user, "/", ".*", ".*", ".*")
+    with contextlib.ExitStack() as stack:
+
+        def connected(user: str) -> shardmq.Connection:
+            url = broker.url.replace("guest:guest", f"{user}:secret")
+            return stack.enter_context(shardmq.connect(url if user != "guest" else broker.url))
+
+        clerk, watcher = connected("clerk"), connected("watcher")
+        for client in (clerk, *[connected("guest") for _ in range(CONNECTIONS)]):
+            channel = client.channel()
+            channel.queue_declare("watched")
+            channel.basic_consume("watched", print)
+        ports = {row["name"]: row["peer_port"] for row in watcher.stats_list("consumers")["items"]}
+        rows = clerk.stats_list("consumers")["items"]
+        assert {row["name"] for row in rows} == ports.keys()
+        shown = {row["name"]: row["peer_port"] for row in rows if "peer_port" in row or "peer_host" in row}
+        (own,) = [row["name"] for row in rows if row["user"] == "clerk"]
+        assert shown == {own: ports[own]}
+        for port, count in ((ports[own], 1), (next(port for name, port in ports.items() if name != own), 0)):
+            query = ListQuery(name=f"^127[.]0[.]0[.]1:{port} ", use_regex=True)
+            assert clerk.stats_list("consumers", query)["filtered_count"] == count
+            assert watcher.stats_list("consumers", query)["filtered_count"] == 1
