@@ -115,6 +115,8 @@ class Server:
 
     def _route(self, application: web.Application, endpoint: Endpoint, is_open: bool = False) -> None:
         async def answer(request: web.Request) -> web.StreamResponse:
+            if endpoint.has_secret:
+                request[LOGGED_PATH] = f"{endpoint.prefix}{endpoint.path}"
             if is_open and hdrs.AUTHORIZATION not in request.headers and self._own is not None:
                 try:
                     return await self._answered(request, endpoint, self._own)
@@ -198,7 +200,7 @@ class Server:
             raise ApiError(503, "timeout", f"this was not done within {REQUEST_SECONDS:.0f} s") from None
         if caller is not None and request.method not in SAFE_METHODS:
             self._facts.shared.forget()
-            self._audit.done(caller.user, request.remote, f"{request.method} {request.raw_path}: {answer.status}")
+            self._audit.done(caller.user, request.remote, f"{request.method} {logged_path(request)}: {answer.status}")
         return answer
 
     @web.middleware
@@ -223,13 +225,13 @@ class Server:
         except PEERS_FAULTS as fault:
             return self._failed(request, ApiError.bad_request(f"the request broke off: {fault}"))
         except Exception:  # noqa: BLE001  nobody is told of a traceback
-            _log.exception("%s %s failed", request.method, request.path)
+            _log.exception("%s %s failed", request.method, logged_path(request))
             return self._failed(request, ApiError(500, "internal_error", "this request met a bug; the log says more"))
 
     def _failed(self, request: web.Request, error: ApiError) -> web.Response:
         body = {"error": error.error, "reason": error.reason}
         if USER in request and (request.method not in SAFE_METHODS or error.error == REFUSED_LOGIN):
-            what = f"{request.method} {request.raw_path}: {error.status}"
+            what = f"{request.method} {logged_path(request)}: {error.status}"
             self._audit.refused(request[USER], request.remote, what)
         headers = dict(error.headers)
         if PAGE_HEADER in request.headers:
@@ -268,6 +270,12 @@ async def _carried_out(endpoint: Endpoint, call: Call, caller: Caller | None) ->
         if endpoint.method == hdrs.METH_GET and caller is not None:
             return await endpoint.handler(call)
         raise Unavailable(f"{fault.text}; it may be done or not: look before you send it again") from fault
+
+
+def logged_path(request: web.Request) -> str:
+    """The path of a request, as logs may have it."""
+    path: str = request.get(LOGGED_PATH, request.raw_path)
+    return path
 
 
 def parse_form(content: bytes) -> dict[str, str]:

@@ -141,6 +141,14 @@ ENDPOINTS: Final = (
     Endpoint("GET", "/users/{user}", get_user, Right.ADMINISTRATOR, "One user.", Row),
     Endpoint("PUT", "/users/{user}", put_user, Right.ADMINISTRATOR, "Create or change a user.", body=UserBody),
     Endpoint("DELETE", "/users/{user}", delete_user, Right.ADMINISTRATOR, "Delete a user."),
-    Endpoint("GET", "/auth/hash_password/{password}", hash_password, Right.MANAGEMENT, "The hash of a password.", Row),
+    Endpoint(
+        "GET",
+        "/auth/hash_password/{password}",
+        hash_password,
+        Right.MANAGEMENT,
+        "The hash of a password.",
+        Row,
+        has_secret=True,
+    ),
 )
 """What this file answers."""

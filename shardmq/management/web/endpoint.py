@@ -84,6 +84,7 @@ class Endpoint:
         is_shared: whether browsers get the answer that another one of the same user got within this second.
         prefix: of the path.
         body_bytes_max: of a request's body.
+        has_secret: whether a part of the path is one, which no log may have.
     """
 
     method: str
@@ -99,3 +100,4 @@ class Endpoint:
     is_shared: bool = False
     prefix: str = PREFIX
     body_bytes_max: int = BODY_BYTES_MAX
+    has_secret: bool = False

@@ -1,4 +1,4 @@
-"""What users who do not see all are not told."""
+"""What users who do not see all are not told, and what no log has."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ import pytest
 
 import shardmq
 from shardmq.cmd.run.broker import Broker
-from tests.management.browser import Browser
+from tests.management.browser import Browser, Refused
 
 
 @pytest.fixture
@@ -36,3 +36,13 @@ def test_addresses_of_others_consumers_are_told_to_those_alone_who_see_all(admin
             assert details.keys() == {"clerk", "guest"}
             assert {user for user, row in details.items() if {"peer_host", "peer_port"} & row.keys()} == seen
             assert all(details[user]["peer_port"] > 0 for user in seen)
+
+
+def test_a_password_to_be_hashed_is_in_no_log(managed: Broker, admin: Browser) -> None:
+    assert admin.get("/auth/hash_password/never-logged")["ok"]
+    with Browser(managed.management_url, "guest", "typo") as mistyped, pytest.raises(Refused) as refused:
+        mistyped.get("/auth/hash_password/never-logged?x=never-logged")
+    assert refused.value.status == 401
+    log = managed.log.read_text()
+    assert "user 'guest' from 127.0.0.1: refused: GET /api/auth/hash_password/{password}: 401" in log
+    assert "never-logged" not in log
