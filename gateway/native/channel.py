@@ -74,6 +74,12 @@ class NativeChannel:
         self.blocked.append((publish, size))
         self.outbox.hold_more(size)
 
+    def end_block(self) -> None:
+        """Hold the publishes of an alarm that is over before all else that is held: they were first."""
+        blocked, self.blocked = self.blocked, []
+        if blocked:
+            self.held = deque([*blocked, *(self.held or ())])
+
     def drop_held(self) -> None:
         """Drop what is held, and refuse publishes among it that an alarm held: the channel ends."""
         held_bytes = sum(size for _, size in (*(self.held or ()), *self.blocked))

@@ -21,7 +21,6 @@ from shardmq.gateway.native.handshake import (
     serves_http,
 )
 from shardmq.gateway.native.outbox import Outbox
-from shardmq.gateway.native.publish import publish
 from shardmq.gateway.session.client import Client, packed_properties
 from shardmq.gateway.session.connection import ConnectionHost
 from shardmq.gateway.session.session import Session
@@ -210,7 +209,5 @@ class NativeConnection(Outbox):
             return
         self.send(ConnectionUnblocked())
         for channel in list(self._channels.values()):
-            blocked, channel.blocked = channel.blocked, []
-            for operation, size in blocked:
-                self.hold_less(size)
-                publish(channel, operation)
+            channel.end_block()
+            catch_up(channel)

@@ -13,6 +13,7 @@ from shardmq.bus.messages.shard import (
     Renew,
 )
 from shardmq.gateway.state.alarms import Alarms
+from shardmq.message.properties import Properties
 from shardmq.message.record import pack, unpack
 from shardmq.message.record_batch import RecordBatch
 from shardmq.protocol.native.operations.basic import (
@@ -68,6 +69,29 @@ def test_publishes_wait_for_the_alarm_to_go_off_and_keep_their_order(start_stage
         assert published(stage) == [b"1", b"2", b"3", b"4"]
         stage.confirm(0, 2)
         assert client.receive() == BasicConfirm(1, [(3, 5), (7, 7)])
+
+
+def test_what_is_checked_in_slices_is_not_overtaken_when_the_alarm_is_over(start_stage: StartStage) -> None:
+    stage = start_stage([("a", 0, {})])
+    count = 20_000
+
+    def large(request: int, body: bytes) -> BasicPublish:
+        return BasicPublish(request, 1, "", "a", 0, count, pack(Properties(headers={"n": 1}), body) * count)
+
+    with RawClient(stage).open() as client:
+        stage.say(0, FULL)
+        assert isinstance(client.receive(), ConnectionBlocked)
+        client.send(large(3, b"1"), publish(4, b"2"), large(5, b"3"), publish(6, b"4"))
+        assert client.ask(TopologyList, "queues")
+        stage.say(0, EMPTY)
+        assert client.receive() == ConnectionUnblocked()
+        client.send(publish(8, b"5"))
+        said: list[Publish] = []
+        while sum(each.batch.count for each in said) < 2 * count + 3:
+            said.append(stage.expect(0, Publish))
+        bodies = [record.body for each in said for record in unpack(each.batch.records, each.batch.count)]
+        assert list(dict.fromkeys(bodies)) == [b"1", b"2", b"3", b"4", b"5"]
+        assert bodies == sorted(bodies)
 
 
 def test_consuming_goes_on_under_an_alarm(start_stage: StartStage) -> None:
