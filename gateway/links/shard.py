@@ -1,6 +1,6 @@
 """One shard as seen from a gateway: consumers, dead letters, alarms."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, ClassVar, Protocol
 
 from shardmq.bus.coordinator_link import Outcome, Reply
@@ -151,9 +151,9 @@ class ShardLink:
         self._changed()
 
     @property
-    def consumers(self) -> int:
-        """How many consumers are known to the shard, those of basic.get included."""
-        return len(self._consumers)
+    def consumers(self) -> Collection[Consumer]:
+        """The consumers that are known to the shard, those of basic.get included."""
+        return self._consumers.values()
 
     def add_consumer(self, receiver: Receiver, queue: int, tag: str) -> Consumer:
         """Make a consumer of one queue of this shard; it may hold messages from now on."""

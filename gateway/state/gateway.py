@@ -19,6 +19,7 @@ from shardmq.gateway.events.clients import ClientEvents
 from shardmq.gateway.events.exchange import EventExchange
 from shardmq.gateway.events.firehose import Firehose
 from shardmq.gateway.events.topology import TopologyEvents
+from shardmq.gateway.links.consumer_timeouts import ConsumerTimeouts
 from shardmq.gateway.links.shard import ShardLink, no_publisher
 from shardmq.gateway.state.alarms import Alarms
 from shardmq.gateway.state.direct_replies import DirectReplies
@@ -159,13 +160,14 @@ class GatewayState:
         self.alarms = Alarms()
         self.time_slices = TimeSlices(asyncio.get_running_loop())
         self.traffic = Traffic()
-        self.passes = self.topology_changes = 0
+        self.passes = self.topology_changes = self.unread_bytes = 0
         self.links = [self._shard_link(number, address) for number, address in enumerate(shards)]
         self.all_links: tuple[ShardLink | CoordinatorLink, ...] = (self.coordinator, *self.links)
         self._coming: list[ShardLink] = []
         self._identity: tuple[str, int] | None = None
         self._on_dead_letter: Callable[[ShardLink, DeadLetter], None] = no_publisher
         self.on_link: Callable[[ShardLink], None] = lambda _link: None
+        self.coordinator.follow(ConsumerTimeouts(self.topology, self.links))
         self.coordinator.identified = self._call_shards
         self.routes = Routes(self.topology, self.links, self.traffic)
         self.find_route = self.routes.find
@@ -182,7 +184,6 @@ class GatewayState:
         limit = memory_default(len(shards) + 1) if rss_bytes_max is None else rss_bytes_max
         self.watermarks = WatermarkMonitor(name, limit, "clients have to read what is sent to them")
         self.lender = Lender(limit // LOANS_SHARE)
-        self.unread_bytes = 0
         self.unread_bytes_max = limit // UNREAD_SHARE
         self.windows_bytes = limit // WINDOWS_SHARE
         self.ticking: list[Callable[[float], None]] = [self._look_memory, *self._dropping]
@@ -190,7 +191,7 @@ class GatewayState:
 
     def _tell_events(self) -> None:
         """Begin to publish what happens, and what passes."""
-        self._event_exchange = EventExchange(self.topology, self.routes.to, self.stamp, self._pass_time)
+        self._event_exchange = EventExchange(self.topology, self.routes.to, self.stamp, self.pass_time)
         self.events = ClientEvents(self._event_exchange, self.name)
         self._topology_events = TopologyEvents(self.topology, self._event_exchange, lambda: self.coordinator.is_teller)
         self.coordinator.follow(self._topology_events)
@@ -218,7 +219,8 @@ class GatewayState:
         if process == self.name or self.coordinator.is_teller:
             self._topology_events.alarm(process, resource, is_on, text)
 
-    def _pass_time(self) -> int:
+    def pass_time(self) -> int:
+        """`now_ms`, noted first where this pass has not had to tell the time yet."""
         self.changed()
         return self.now_ms
 
@@ -226,7 +228,7 @@ class GatewayState:
         name = f"shard-{number}"
         dialer: Dialer[FromShard] = Dialer(self._context, address, "gateway", self.name, FromShard, name, waits=True)
         given = dialer, name, self.changed, self.topology.has_queue, self.stamp, self.alarms
-        return ShardLink(*given) if self._make_link is None else self._make_link(self.topology, self._pass_time, *given)
+        return ShardLink(*given) if self._make_link is None else self._make_link(self.topology, self.pass_time, *given)
 
     def add_shards(self, count: int) -> list[ShardLink]:
         """Call shards that were added, up to so many of all. Each is one of `links` once it has been there.
@@ -270,7 +272,7 @@ class GatewayState:
     @property
     def next_window(self) -> int:
         """What the window of one more consumer may be, for what those of all consumers here take together."""
-        return self.windows_bytes // (sum([link.consumers for link in self.links]) + 1) + 1
+        return self.windows_bytes // (sum([len(link.consumers) for link in self.links]) + 1) + 1
 
     def on_tick(self, call: Callable[[float], None]) -> None:
         """Have `call(monotonic now)` made with every tick."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shardmq.bus.messages.base import Answer, BusMessage
+from shardmq.bus.messages.base import Answer, BusMessage, Reset
 from shardmq.bus.messages.columns import Deliveries
 from shardmq.bus.messages.shard import (
     Ack,
@@ -36,6 +36,8 @@ from shardmq.protocol.native.operations.basic import (
 )
 from shardmq.protocol.native.operations.connection import ChannelClose, Ok
 from shardmq.protocol.native.operations.topology import TopologyList
+from shardmq.topology.changes import PolicyPut, PolicyRemoved
+from shardmq.topology.entities import Policy
 from tests.gateway.rawclient import RawClient
 from tests.gateway.stage import Stage
 
@@ -189,6 +191,24 @@ def test_an_ack_that_comes_too_late_does_not_settle_the_next_delivery(start_stag
         assert [said.ranges for said in said_by(stage, client, Nack)] == [[(3, 4)], [(1, 2)]]  # type: ignore[attr-defined]
         assert stage.expect(0, Ack).ranges == [(0, 1)]
         assert stage.expect(0, Ack).ranges == [(2, 3)]
+
+
+def test_an_ack_that_comes_too_late_is_ignored_also_where_a_policy_set_the_time_later(start_stage: StartStage) -> None:
+    stage = start_stage([("q", 0, {})])
+    policy = Policy("/", "timed", "^q$", {"consumer-timeout": 1000}, 0, "queues", False)
+    with RawClient(stage).open() as client:
+        consuming(stage, client)
+        stage.tell(PolicyPut(policy))
+        stage.tell(PolicyRemoved("/", "timed", False))
+        stage.say(0, Reset("an envelope was lost"))  # the shard may have begun anew while the policy was there
+        asked = stage.expect(0, Consume)
+        stage.say(0, Answer(stage.request(asked), None))
+        again = [Delivered(asked.consumer, 5, False, run_of(1)), Delivered(asked.consumer, 5, True, run_of(1))]
+        assert [said.tag for said in deliver(stage, client, *again)] == [1, 2]
+        client.send(BasicAck(1, [(1, 1)]))
+        assert said_by(stage, client, Ack) == []
+        client.send(BasicAck(1, [(2, 2)]))
+        assert stage.expect(0, Ack).ranges == [(5, 6)]
 
 
 def test_what_was_got_and_came_back_overdue_is_not_settled_by_its_old_tag(start_stage: StartStage) -> None:
