@@ -85,7 +85,7 @@ def basic_consume(channel: AmqpChannel, method: BasicConsume) -> None:
     reading = None
     if is_stream(declared.arguments):
         _check_reader(channel, queue, method)
-        reading = reading_of(method.arguments)
+        reading = reading_of(method.arguments, client.state.pass_time())
     channel.session_channel.consumers.consume(
         declared,
         method.consumer_tag,

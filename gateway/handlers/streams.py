@@ -1,7 +1,6 @@
 """What the consumers of streams ask for, in the arguments that RabbitMQ has for it."""
 
 import datetime
-import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -28,8 +27,12 @@ READER_ARGUMENTS: Final = frozenset({EXACT, FILTER, MATCH_UNFILTERED, OFFSET, PA
 WORDS: Final = ("first", "last", "next")
 
 
-def reading_of(arguments: Mapping[str, Any]) -> Reading:
+def reading_of(arguments: Mapping[str, Any], now_ms: int) -> Reading:
     """What a stream's consumer reads, as its arguments say.
+
+    Args:
+        arguments: as they came.
+        now_ms: the time by the clock that messages are stamped by, milliseconds since 1970: ages count from it.
 
     Raises:
         PreconditionFailed: they do not say where to begin in a way that is known.
@@ -41,12 +44,12 @@ def reading_of(arguments: Mapping[str, Any]) -> Reading:
         tags = [tag for tag in tags if isinstance(tag, str)]
     else:
         tags = None
-    begin, number = _begin(arguments.get(OFFSET, "next"))
+    begin, number = _begin(arguments.get(OFFSET, "next"), now_ms)
     has_untagged = tags is not None and arguments.get(MATCH_UNFILTERED) is True
     return Reading(begin, number, tags, has_untagged, arguments.get(EXACT) is True)
 
 
-def member_reading(thing: str, arguments: Mapping[str, Any]) -> Reading:
+def member_reading(thing: str, arguments: Mapping[str, Any], now_ms: int) -> Reading:
     """What a member of a group reads, as its arguments say. What RabbitMQ's streams take as they like is refused here.
 
     A group keeps its place: one that began elsewhere than it was told, or with other tags, would stay so unnoticed.
@@ -54,12 +57,13 @@ def member_reading(thing: str, arguments: Mapping[str, Any]) -> Reading:
     Args:
         thing: the consumer, for the error.
         arguments: as they came.
+        now_ms: as of `reading_of`.
 
     Raises:
         PreconditionFailed: an argument has no meaning.
     """
     check_arguments(thing, {name: arguments[name] for name in READER_ARGUMENTS if name in arguments}, _OF_MEMBERS)
-    return replace(reading_of(arguments), is_exact=True)
+    return replace(reading_of(arguments, now_ms), is_exact=True)
 
 
 def _tags(value: Any) -> str | None:
@@ -81,12 +85,12 @@ _OF_MEMBERS: Final[Mapping[str, Check]] = {
 """The arguments of members that say what they read; a member is given its partitions."""
 
 
-def _begin(value: Any) -> tuple[str, int]:
+def _begin(value: Any, now_ms: int) -> tuple[str, int]:
     """Where a reader begins: as x-stream-offset says it, by RabbitMQ's rules (parse_offset_arg)."""
     if isinstance(value, str) and value in WORDS:
         return value, 0
     if isinstance(value, str) and (ago_ms := age_ms(value)) is not None:
-        return "time", max(0, round(time.time() * 1000) - ago_ms)
+        return "time", max(0, now_ms - ago_ms)
     if isinstance(value, datetime.datetime):
         return "time", max(0, round(value.timestamp() * 1000))
     if type(value) is int:

@@ -41,7 +41,7 @@ def basic_consume(channel: Channel, operation: BasicConsume, reply: Reply) -> No
         meant = {name: value for name, value in arguments.items() if name not in READER_ARGUMENTS}
         check_arguments(f"a consumer of queue '{operation.queue}' in vhost '{client.vhost}'", meant, CONSUMER_ARGUMENTS)
     queue = _consumed(channel, operation)
-    reading = reading_of(arguments) if is_stream(queue.arguments) else None
+    reading = reading_of(arguments, client.state.pass_time()) if is_stream(queue.arguments) else None
 
     def shape(tag: str) -> dict[str, Any]:
         consumer = channel.consumers.by_tag.get(tag)

@@ -70,7 +70,7 @@ def subscription_of(client: Client, asked: AskedConsumer, arguments: Mapping[str
         topic=asked.topic,
         group=meant[GROUP],
         is_shared=meant.get("x-group-type", "ordered") == "shared",
-        reading=member_reading(thing, arguments),
+        reading=member_reading(thing, arguments, client.state.pass_time()),
         tag=asked.tag,
         auto_ack=asked.auto_ack,
         prefetch=asked.prefetch,
