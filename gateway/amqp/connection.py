@@ -258,12 +258,15 @@ class AmqpConnection(Outbox):
         self._channels.clear()
 
     def leave(self) -> None:
-        """Answer a client that closes the connection, once what it asked for before is done."""
+        """Answer a client that closes the connection, once what it asked for before is done.
+
+        What is held as the client has much to read goes on when it has read that, which clients that close do.
+        """
         if self.is_closing:
             return
         for channel in [channel for channel in self._channels.values() if channel.held and not channel.is_closing]:
             self._go_past_alarm(channel)
-        if any(channel.is_waiting or channel.is_resting for channel in self._channels.values()):
+        if any(channel.is_waiting or channel.is_resting or channel.held for channel in self._channels.values()):
             if not self._is_leaving:
                 self._is_leaving = True
                 self._hold_reading("leaving")

@@ -9,14 +9,23 @@ import pytest
 
 from shardmq.bus.messages.base import Answer
 from shardmq.bus.messages.shard import (
+    Delivered,
+    Get,
+    Publish,
     Release,
 )
 from shardmq.cmd.run.broker import Broker
 from shardmq.errors import ReplyCode
+from shardmq.gateway.session.client_socket import UNREAD_BYTES_MAX
 from shardmq.gateway.session.connection import CLOSING_SECONDS
+from shardmq.message.record import pack
+from shardmq.message.record_batch import RecordBatch
 from shardmq.protocol.amqp.encoder import content_frames, method_frame
 from shardmq.protocol.amqp.methods.basic import (
     BasicAck,
+    BasicDeliver,
+    BasicGet,
+    BasicGetEmpty,
     BasicPublish,
 )
 from shardmq.protocol.amqp.methods.connection import (
@@ -48,6 +57,8 @@ from .deliveries import consuming
 from .rawclient import HungUp, RawClient
 
 StartStage = Callable[..., Stage]
+LARGE_BYTES = UNREAD_BYTES_MAX // 2
+"""Of three messages of this size, a client has more to read than it is let get behind."""
 
 
 def test_a_client_that_closes_is_answered_and_sees_the_end(broker: Broker) -> None:
@@ -68,6 +79,34 @@ def test_what_was_asked_before_the_client_closes_is_done_first(broker: Broker) -
     with RawClient(broker.port) as client:
         declared = QueueDeclare(0, "farewell", passive=True)
         assert client.ask(declared, QueueDeclareOk).message_count == 3
+
+
+def test_what_was_published_before_the_client_closes_is_done_also_where_it_has_much_to_read(
+    start_stage: StartStage,
+) -> None:
+    stage = start_stage([("q", 0, {})])
+    with RawClient(stage.port) as client:
+        consumer = consuming(stage, client)
+        publish = method_frame(1, BasicPublish(0, "", "q")) + content_frames(1, b"\0\0", b"x", 4096)
+        client.socket.sendall(
+            method_frame(1, BasicGet(0, "q", no_ack=True))
+            + publish * 3
+            + method_frame(0, ConnectionClose(200, "", 0, 0))
+        )
+        asked = stage.expect(0, Get)
+        RawClient(stage.port).hang_up()  # the gateway has read the rest by then
+        large = [RecordBatch("", "q", 0, 0, 1, 1 + number, 1, pack(None, bytes(LARGE_BYTES))) for number in range(3)]
+        deliveries = [Delivered(consumer, number, False, batch) for number, batch in enumerate(large)]
+        stage.say(0, *deliveries)
+        stage.until(lambda: stage.state.unread_bytes > UNREAD_BYTES_MAX)
+        stage.say(0, Answer(stage.request(asked), None))
+        stage.until(lambda: not stage.state.links[0]._requests._asked)
+        for _ in large:
+            client.expect(BasicDeliver)
+        client.expect(BasicGetEmpty)
+        client.expect(ConnectionCloseOk)
+        client.expect_end()
+        assert stage.expect(0, Publish).batch.count == 3
 
 
 def test_both_may_close_the_connection_at_the_same_time(broker: Broker) -> None:
