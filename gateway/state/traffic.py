@@ -2,6 +2,8 @@
 
 channel ── counts of its own ──► closed: added to those of its virtual host
 exchange ── a tally, by virtual host and name
+
+What was done in virtual hosts and exchanges that are gone is kept as one sum.
 """
 
 from typing import Final
@@ -9,6 +11,8 @@ from typing import Final
 from shardmq.gateway.links.publishes.exchange_tally import ExchangeTally
 from shardmq.runtime.statistics.histograms import SizeHistogram, TimeHistogram
 from shardmq.runtime.statistics.rates import add
+from shardmq.topology.entities import DEFAULT_EXCHANGE
+from shardmq.topology.topology import Topology
 
 CHANNEL_COUNTS: Final = (
     "publish",
@@ -36,16 +40,14 @@ CHURN: Final = (
 )
 """What comes and goes."""
 
-EXCHANGES_MAX: Final = 16_384
-"""Exchanges whose tallies are kept; past it, those of exchanges that do not exist any more are forgotten."""
-
 
 class Traffic:
     """What clients did.
 
     Attributes:
-        left: what channels did that are closed, by protocol and virtual host.
+        left: what channels did that are closed, by protocol and virtual host; "" stands for those that are gone.
         tallies: what was published to exchanges, by virtual host and name.
+        routed_before: messages that went on from exchanges that are gone, one for each queue.
         churn: how much came and went, by CHURN.
         bytes_in: what connections sent that are closed.
         bytes_out: what they were sent.
@@ -57,6 +59,7 @@ class Traffic:
     def __init__(self) -> None:
         self.left: dict[tuple[str, str], list[int]] = {}
         self.tallies: dict[tuple[str, str], ExchangeTally] = {}
+        self.routed_before = 0
         self.churn = dict.fromkeys(CHURN, 0)
         self.bytes_in = self.bytes_out = 0
         self.delivery_seconds = TimeHistogram()
@@ -73,3 +76,16 @@ class Traffic:
     def leave(self, protocol: str, vhost: str, counts: tuple[int, ...]) -> None:
         """A channel is closed: keep what it did."""
         add(self.left.setdefault((protocol, vhost), [0] * len(CHANNEL_COUNTS)), counts)
+
+    def forget_gone(self, topology: Topology) -> None:
+        """Keep of exchanges and virtual hosts that do not exist any more their sums alone."""
+        vhosts, exchanges = topology.vhosts, topology.exchanges
+        gone = [
+            (vhost, name)
+            for vhost, name in self.tallies
+            if (vhost not in vhosts if name == DEFAULT_EXCHANGE else (vhost, name) not in exchanges)
+        ]
+        for exchange in gone:
+            self.routed_before += self.tallies.pop(exchange).routed
+        for protocol, vhost in [place for place in self.left if place[1] and place[1] not in vhosts]:
+            self.leave(protocol, "", tuple(self.left.pop((protocol, vhost))))

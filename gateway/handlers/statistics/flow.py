@@ -119,11 +119,12 @@ class Flow:
         self._churn = Samples(CHURN, now)
 
     def tick(self, now: float) -> None:
-        """Look at all counters, if it is time."""
+        """Look at all counters, if it is time; forget those of what does not exist any more."""
         if now - self._looked_at < SAMPLE_SECONDS:
             return
         self._looked_at = now
         traffic = self._state.traffic
+        traffic.forget_gone(self._state.topology)
         active = self._active()
         self._channels.take(now, [(channel, counts) for _, channel, counts in active])
         self._sockets.take(now, [(each, (each.bytes_in, each.bytes_out)) for each in self._connections])
@@ -211,7 +212,7 @@ class Flow:
         return {
             "protocols": {protocol: named(CHANNEL_COUNTS, counts) for protocol, counts in protocols.items()},
             "publishers": sum([counts[0] > 0 for *_, counts in live]),
-            "routed": sum([tally.routed for tally in traffic.tallies.values()]),
+            "routed": traffic.routed_before + sum([tally.routed for tally in traffic.tallies.values()]),
             "passes": state.passes,
             "bytes_in": traffic.bytes_in + sum([each.bytes_in for each in self._connections]),
             "bytes_out": traffic.bytes_out + sum([each.bytes_out for each in self._connections]),
