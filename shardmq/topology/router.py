@@ -187,6 +187,7 @@ class Router:
     def remove_vhost(self, vhost: str) -> None:
         """Remove the default exchange of a virtual host that has nothing else any more."""
         del self._matchers[vhost, DEFAULT_EXCHANGE]
+        del self._alternates_to_default[vhost]
         self.forget()
 
     def add_exchange(self, exchange: Exchange) -> None:
@@ -225,7 +226,10 @@ class Router:
         source = binding.vhost, binding.exchange
         self._matchers[source].remove(binding.key, destination, binding.arguments)
         if binding.to_exchange:
-            self._bound_exchanges[source].unbind(destination)
+            bound = self._bound_exchanges[source]
+            bound.unbind(destination)
+            if not bound:
+                del self._bound_exchanges[source]
             self._needs_message.clear()
         self._forget_routes()
 

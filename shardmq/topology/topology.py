@@ -239,6 +239,7 @@ class Topology:
     def _remove_vhost(self, change: kinds.VhostRemoved) -> None:
         del self.vhosts[change.name]
         self.tracing.pop(change.name, None)
+        del self._queue_counts[change.name]
         self.router.remove_vhost(change.name)
 
     def _add_exchange(self, change: kinds.ExchangeAdded) -> None:

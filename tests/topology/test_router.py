@@ -1,5 +1,6 @@
 """Ways through exchanges bound to exchanges and through alternate exchanges, against a naive model; cycles end."""
 
+from collections.abc import Sized
 from typing import Any
 
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from shardmq.topology.changes import (
     QueueAdded,
     QueueRemoved,
     VhostPut,
+    VhostRemoved,
 )
 from shardmq.topology.entities import Binding, Exchange, Queue, Vhost
 from shardmq.topology.topology import Topology
@@ -192,3 +194,33 @@ def test_turns_come_round_at_a_topics_exchange_bound_to_another_or_not() -> None
     for exchange in ("t", "a"):
         ways = [names(topology.router.route_message("/", exchange, [""], None, turn)) for turn in range(4)]
         assert ways == [{"q1"}, {"q2"}, {"q3"}, {"q1"}]
+
+
+def sizes(topology: Topology) -> dict[str, int]:
+    """How much there is of everything, in the topology and in its router."""
+    return {
+        f"{type(thing).__name__}.{name}": len(value)
+        for thing in (topology, topology.router)
+        for name, value in vars(thing).items()
+        if isinstance(value, Sized)
+    }
+
+
+def test_what_is_deleted_leaves_nothing_behind() -> None:
+    topology = build({}, [])
+    before = sizes(topology)
+    to_default = Exchange("v", "b", "fanout", arguments={"alternate-exchange": ""})
+    bound = [Binding("v", "a", "q", "k"), Binding("v", "a", "b", "k", {}, True), Binding("v", "b", "a", "", {}, True)]
+    topology.apply(VhostPut(Vhost("v")))
+    for change in (ExchangeAdded(Exchange("v", "a", "direct")), ExchangeAdded(to_default)):
+        topology.apply(change)
+    topology.apply(QueueAdded(Queue("v", "q", 90, 0)))
+    for binding in bound:
+        topology.apply(BindingAdded(binding))
+    assert names(topology.router.route("v", "b", "k")) == {"q"}
+    for binding in bound:
+        topology.apply(BindingRemoved(binding))
+    assert topology.router.route("v", "a", "k") == ()
+    for removed in (QueueRemoved("v", "q"), ExchangeRemoved("v", "a"), ExchangeRemoved("v", "b"), VhostRemoved("v")):
+        topology.apply(removed)
+    assert sizes(topology) == before
