@@ -15,7 +15,7 @@ from shardmq.gateway.session.client import Client
 from shardmq.gateway.session.publish_split import PublishPart, PublishSplitter, is_uniform
 from shardmq.gateway.state.routes import Route, Routes, RouteTurns
 from shardmq.gateway.state.turns import TURN_BITS, turn_of_keyed, turns_of
-from shardmq.limits import FRAMED_PRODUCERS
+from shardmq.limits import FRAMED_PRODUCERS, KEYED_NUMBERS
 from shardmq.message.record import Record
 from shardmq.message.record_batch import KEYED, MANDATORY, PERSISTENT, RecordBatch
 from shardmq.protocol.native.operations.basic import BasicPublish
@@ -101,7 +101,7 @@ class ChannelPublisher:
             client.permissions.check_write(exchange)
             client.permissions.check_topic("write", exchange, key)
             if publish.transaction:
-                client.check_staging(publish.transaction, publish.producer)
+                client.check_staging(publish.transaction, publish.producer, publish.sequence + count)
             route = self._routes(publish).find(client.vhost, exchange, key)
             is_plain = is_plain and route is not None and route.turns is None
             route = route if route is None or route.turns is None else _in_turn(route.turns, publish)
@@ -241,7 +241,8 @@ class ChannelPublisher:
             client.permissions.check_write(publish.exchange)
             client.permissions.check_topics("write", publish.exchange, keys)
             if publish.transaction:
-                client.check_staging(publish.transaction, producer)
+                end = publish.sequence + publish.count * KEYED_NUMBERS
+                client.check_staging(publish.transaction, producer, end)
             elif 0 < producer < FRAMED_PRODUCERS:
                 raise PreconditionFailed(
                     f"producer {producer} may send again in other frames; it publishes messages of one key at a time"

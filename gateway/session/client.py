@@ -32,6 +32,7 @@ from shardmq.limits import (
     GETS_BYTES,
     LEAST_WINDOW_BYTES,
     LEAST_WINDOWS,
+    OFFSETS_FROM,
 )
 from shardmq.topology.commands import Command, DeclareQueue, DeleteQueue
 from shardmq.topology.entities import REPLY_QUEUES, SEE_ALL_TAGS, Queue, check_nesting
@@ -209,11 +210,16 @@ class Client:
                 f"'{self.user}': only who began it and administrators have it; begin one of your own"
             )
 
-    def check_staging(self, number: int, attempt: int) -> None:
+    def check_staging(self, number: int, attempt: int, end: int) -> None:
         """Make sure that a publish may be staged in a transaction for that attempt.
 
+        Args:
+            number: of the transaction.
+            attempt: its number.
+            end: behind the last of the numbers that its messages take.
+
         Raises:
-            InvalidRequest: it names no attempt.
+            InvalidRequest: it names no attempt, or its messages have numbers that are for offsets.
             PreconditionFailed: the transaction is over, or never was in this virtual host.
             AccessRefused: somebody else began it.
             Unavailable: it is not known here, and the coordinator is away.
@@ -221,6 +227,11 @@ class Client:
         if not attempt:
             raise InvalidRequest(
                 f"a publish with transaction {number} needs its attempt as producer, from 1 on; it has 0"
+            )
+        if end > OFFSETS_FROM:
+            raise InvalidRequest(
+                f"a publish with transaction {number} numbers its messages up to {end - 1}; numbers from "
+                f"{OFFSETS_FROM} on are for the offsets that its attempt commits: number messages from 0"
             )
         self.check_transaction(number)
 

@@ -22,6 +22,7 @@ from shardmq.bus.messages.shard import Publish, PublishRefusal
 from shardmq.bus.messages.transactions import FollowDecision, Prepare, Seal
 from shardmq.errors import ReplyCode, RequestError, RowDamaged
 from shardmq.limits import OFFSETS_FROM
+from shardmq.message.record_batch import OFFSETS
 from shardmq.ranges import RangeSet
 from shardmq.shards.handlers.decisions import READ_BYTES, Attempts, Decisions
 from shardmq.shards.handlers.delays import DelayedMessages
@@ -111,7 +112,7 @@ class Transactions:
         offsets = self._groups.staged
         for transaction, number in attempts:
             for staged in self._store.staging.batches(transaction, number, OFFSETS_FROM, ALL_BYTES):
-                if isinstance(staged, Staged):
+                if isinstance(staged, Staged) and staged.batch.flags & OFFSETS:
                     offsets.add(transaction, StagedOffset.of(number, staged.queues[0], staged.batch))
             if self._attempts[transaction][number].is_sealed:
                 offsets.restored(transaction, [number])

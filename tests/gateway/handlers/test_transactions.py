@@ -10,10 +10,18 @@ from shardmq.bus.messages.base import Answer, Inspect, Refusal
 from shardmq.bus.messages.shard import Publish
 from shardmq.bus.messages.transactions import Seal
 from shardmq.errors import AccessRefused, PreconditionFailed, ReplyCode
-from shardmq.limits import ATTEMPTS_MAX, FRAMED_PRODUCERS, REQUEST_BYTES_MAX, TRANSACTION_TIMEOUT_MS
+from shardmq.limits import (
+    ATTEMPTS_MAX,
+    FRAMED_PRODUCERS,
+    KEYED_NUMBERS,
+    OFFSETS_FROM,
+    REQUEST_BYTES_MAX,
+    TRANSACTION_TIMEOUT_MS,
+)
+from shardmq.message import keyed_records
 from shardmq.message.properties import Properties
 from shardmq.message.record import pack
-from shardmq.message.record_batch import MANDATORY, PERSISTENT
+from shardmq.message.record_batch import KEYED, MANDATORY, PERSISTENT
 from shardmq.protocol.native.frames import frame
 from shardmq.protocol.native.operations.basic import BasicConfirm, BasicPublish, BasicRefused, BasicReturn
 from shardmq.protocol.native.operations.codec import TYPES, encode
@@ -45,6 +53,12 @@ def begun(number: int = 7, user: str = "guest", vhost: str = "/", touched_ms: in
 
 def staged(request: int, transaction: int = 7, producer: int = 9, sequence: int = 0) -> BasicPublish:
     return BasicPublish(request, 1, "", "a", PERSISTENT, 1, ONE, 0, producer, sequence, transaction)
+
+
+def keyed(request: int, transaction: int, producer: int, sequence: int) -> BasicPublish:
+    """A publish of two messages with keys of their own, to be staged."""
+    records = keyed_records.pack([(None, b"1", "a"), (None, b"2", "a")])
+    return BasicPublish(request, 1, "", "", PERSISTENT | KEYED, 2, records, 0, producer, sequence, transaction)
 
 
 def answered(stage: Stage, client: RawClient, operation: Operation) -> Any:
@@ -115,6 +129,8 @@ def test_a_mandatory_message_that_no_queue_takes_comes_back_while_it_is_staged(s
         (staged(3, 8), ReplyCode.PRECONDITION_FAILED, "transaction 8 is over or unknown"),
         (staged(3, 6), ReplyCode.ACCESS_REFUSED, "transaction 6 ('orders-6') in vhost '/' refused for user 'ann'"),
         (staged(3, 7, 0), ReplyCode.SYNTAX_ERROR, "needs its attempt as producer"),
+        (staged(3, 7, 9, OFFSETS_FROM), ReplyCode.SYNTAX_ERROR, f"up to {OFFSETS_FROM}; numbers from"),
+        (keyed(3, 7, 9, OFFSETS_FROM - KEYED_NUMBERS + 1), ReplyCode.SYNTAX_ERROR, "number messages from 0"),
     ],
 )
 def test_a_publish_that_may_not_be_staged_is_refused_and_the_channel_lives_on(

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from shardmq.bus.messages.groups import CommitOffset, DropGroup, GroupReading, InspectPartition, ResetGroup, StageOffset
-from shardmq.bus.messages.shard import Consume, Release
+from shardmq.bus.messages.shard import Consume, Publish, Release
 from shardmq.bus.messages.streams import Reading
 from shardmq.bus.messages.transactions import FollowDecision, Prepare, Seal
 from shardmq.limits import DELIVERY_WINDOW_BYTES, OFFSETS_FROM
+from shardmq.message.record import pack_many
+from shardmq.message.record_batch import PERSISTENT, RecordBatch
 from shardmq.shards.storage.schema import CURSORS, cursor_key
 from shardmq.topology.entities import Queue
 from tests.shards.clocked import Clocked
@@ -70,6 +72,15 @@ def test_an_offset_of_an_aborted_transaction_moves_nothing(shard: Clocked) -> No
     prepare(shard)
     shard.do(FollowDecision, 5, [])
     assert offset(shard) is None
+    assert not shard.loop._groups.staged.is_deciding(1, "g")
+
+
+def test_messages_with_numbers_of_offsets_are_taken_for_none_at_a_start(shard: Clocked) -> None:
+    message = RecordBatch("", "g", PERSISTENT, 1, 1, 12, 1, pack_many([b"no offset"]))
+    assert not shard.publish(Publish((1,), message, ATTEMPT, OFFSETS_FROM, 0, 5))
+    shard.do(Seal, 5, ATTEMPT)
+    shard.stop()
+    assert shard.do(Consume, *join(1, 9)) == 0
     assert not shard.loop._groups.staged.is_deciding(1, "g")
 
 
