@@ -320,18 +320,18 @@ class ShardLoop:
             except RowDamaged as damage:
                 damages.append(damage)
                 continue
-            if due_ms is not None and (hosted.expiry_at is None or due_ms < hosted.expiry_at):
-                hosted.expiry_at = due_ms
-                state.schedule.at(due_ms, partial(self._expire, queue.id, due_ms))
+            if due_ms is not None and ((look := hosted.expiry_look) is None or due_ms < look.due_ms):
+                state.schedule.cancel(look)
+                hosted.expiry_look = state.schedule.at(due_ms, partial(self._expire, queue.id))
             if queue.outbox is not None or (hosted.readers is not None and hosted.readers.partition.letters):
                 self._dead_letters.look(hosted)
         return damages
 
-    def _expire(self, number: int, due_ms: int) -> None:
+    def _expire(self, number: int) -> None:
         """The message at a queue's head may have waited for too long."""
         hosted = self._state.queues.get(number)
-        if hosted is not None and hosted.expiry_at == due_ms:  # or an earlier one has come between
-            hosted.expiry_at = None
+        if hosted is not None:
+            hosted.expiry_look = None
             hosted.queue.expire(self._state.schedule.now_ms, EXPIRE_BATCHES)
             self._state.active[number] = hosted
 

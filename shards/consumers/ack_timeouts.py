@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from shardmq.ranges import RangeSet
-from shardmq.shards.state.schedule import Schedule
+from shardmq.shards.state.schedule import Entry, Schedule
 
 ENTRIES_MIN: Final = 256
 """So many entries are not worth a sweep."""
@@ -31,7 +31,7 @@ class AckTimeouts:
         overdue: called with what it has held for too long.
     """
 
-    __slots__ = ("_schedule", "_entries", "_held", "_is_expected", "_limit", "_overdue", "_timeout_ms")
+    __slots__ = ("_schedule", "_entries", "_held", "_limit", "_next_look", "_overdue", "_timeout_ms")
 
     def __init__(self, timeout_ms: int, schedule: Schedule, held: RangeSet, overdue: Callable[[Ranges], None]) -> None:
         self._timeout_ms = timeout_ms
@@ -40,7 +40,7 @@ class AckTimeouts:
         self._overdue = overdue
         self._entries: deque[tuple[int, int, int]] = deque()
         self._limit = ENTRIES_MIN
-        self._is_expected = False
+        self._next_look: Entry | None = None
 
     def add(self, first: int, end: int, again: bool) -> None:
         """Note delivered messages; `again` when this consumer may have held them before."""
@@ -53,7 +53,7 @@ class AckTimeouts:
         entries.append((due_ms, first, end))
         if len(entries) > self._limit:
             self._sweep()
-        if not self._is_expected:
+        if self._next_look is None:
             self._expect()
 
     def renew(self, ranges: Ranges) -> None:
@@ -63,13 +63,14 @@ class AckTimeouts:
                 self.add(first, stop, again=True)
 
     def close(self) -> None:
-        """Forget all deadlines. The schedule refers to this for a while still, but not to the consumer."""
-        self._entries.clear()
+        """Forget all deadlines, and the consumer."""
         self._overdue = _nobody
+        self._entries.clear()
+        self._schedule.cancel(self._next_look)
 
     def _look(self) -> None:
         entries, held, now_ms = self._entries, self._held, self._schedule.now_ms
-        self._is_expected = False
+        self._next_look = None
         overdue: Ranges = []
         while entries:
             due_ms, start, end = entries[0]
@@ -84,8 +85,7 @@ class AckTimeouts:
             self._overdue(sorted(overdue))
 
     def _expect(self) -> None:
-        self._is_expected = True
-        self._schedule.at(self._entries[0][0], self._look)
+        self._next_look = self._schedule.at(self._entries[0][0], self._look)
 
     def _cut(self, first: int, end: int) -> None:
         """Forget the deadlines of messages [first, end)."""

@@ -144,14 +144,15 @@ class DelayedMessages:
         self._expect(hosted, timer.due_ms)
 
     def _expect(self, hosted: HostedQueue, due_ms: int) -> None:
-        if hosted.timers_at is None or due_ms < hosted.timers_at:
-            hosted.timers_at = due_ms
-            self._state.schedule.at(due_ms, partial(self._look, hosted.queue.id, due_ms))
+        look = hosted.timers_look
+        if look is None or due_ms < look.due_ms:
+            self._state.schedule.cancel(look)
+            hosted.timers_look = self._state.schedule.at(due_ms, partial(self._look, hosted.queue.id))
 
-    def _look(self, number: int, due_ms: int) -> None:
+    def _look(self, number: int) -> None:
         hosted = self._state.queues.get(number)
-        if hosted is not None and hosted.timers_at == due_ms:  # else another look was planned, for an earlier time
-            hosted.timers_at = None
+        if hosted is not None:
+            hosted.timers_look = None
             self._fire(hosted)
 
     def _fire(self, hosted: HostedQueue) -> None:
@@ -174,6 +175,5 @@ class DelayedMessages:
         if unwritten is not None and (following is None or unwritten < following):
             following = unwritten
         if following is not None:
-            # Never at a time that has come: an older appointment for it may be due in this very pass, and the store
-            # would show what was fired a moment ago once more.
+            # Never at a time that has come: in this very pass the store would show what was fired once more.
             self._expect(hosted, now_ms + 1 if following <= now_ms else max(following, now_ms + FIRE_GAP_MS))

@@ -235,6 +235,7 @@ class Administration:
         state.unrecorded.remove(queue.id)
         state.gone.add(queue.id)
         hosted.is_gone = True
+        state.expect_nothing(hosted)
         state.rates.forget(hosted)
         state.active.pop(queue.id, None)
         state.unused.pop(queue.id, None)

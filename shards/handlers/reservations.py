@@ -26,6 +26,7 @@ from shardmq.shards.queues.queue import Queue
 from shardmq.shards.segments.segment import Ranges
 from shardmq.shards.segments.steps import RANGE_COST_BYTES, Steps
 from shardmq.shards.state.hosted_queue import HostedQueue
+from shardmq.shards.state.schedule import Entry
 from shardmq.shards.state.shard import ShardState
 from shardmq.shards.storage.entries import Reservation
 from shardmq.shards.storage.recovery import RecoveredQueue
@@ -69,11 +70,11 @@ class ActiveReservation:
         span: from the first number it had, when it was made, to behind the last.
         fresh_from: by subqueue, the number from which on messages had not been delivered before.
         is_acknowledged: whether all of it was.
-        look_at: when its time is looked at next; None where that is not planned.
+        look: the next look at its time; None where there is none to come.
         waiting: requests that came while it is being acknowledged step by step; None while it is not.
     """
 
-    __slots__ = ("fresh_from", "is_acknowledged", "left", "look_at", "name", "span", "until_ms", "waiting")
+    __slots__ = ("fresh_from", "is_acknowledged", "left", "look", "name", "span", "until_ms", "waiting")
 
     def __init__(
         self, name: str, left: RangeSet, until_ms: int, span: tuple[int, int], fresh_from: Mapping[int, int]
@@ -84,7 +85,7 @@ class ActiveReservation:
         self.span = span
         self.fresh_from = fresh_from
         self.is_acknowledged = False
-        self.look_at: int | None = None
+        self.look: Entry | None = None
         self.waiting: list[tuple[Responder[Any], Reserve | EndReservation]] | None = None
 
 
@@ -159,9 +160,10 @@ class Reservations:
     def retire(self, queue: Queue) -> None:
         """Forget the reservations of a queue that is deleted."""
         names = self._names.pop(queue.id, None)
-        if names is not None and queue.declared.durable:
-            for name in names.there:
-                self._state.buffer.reserve(queue.id, name, None)
+        for held in names.there.values() if names is not None else ():
+            self._state.schedule.cancel(held.look)
+            if queue.declared.durable:
+                self._state.buffer.reserve(queue.id, held.name, None)
 
     def _reserve(self, responder: Responder[tuple[int, bool]], message: Reserve) -> None:
         state = self._state
@@ -305,6 +307,7 @@ class Reservations:
 
     def _forget(self, hosted: HostedQueue, held: ActiveReservation, what: str) -> None:
         self._names[hosted.queue.id].end(held.name, what)
+        self._state.schedule.cancel(held.look)
         if hosted.is_durable:
             self._state.buffer.reserve(hosted.queue.id, held.name, None)
 
@@ -321,16 +324,16 @@ class Reservations:
             buffer.note(self._state.clock.note())  # so that its time does not begin anew when the machine does
 
     def _expect(self, number: int, held: ActiveReservation) -> None:
-        if held.look_at is None or held.until_ms < held.look_at:
-            held.look_at = held.until_ms
-            self._state.schedule.at(held.until_ms, partial(self._look, number, held.name, held.until_ms))
+        if held.look is None or held.until_ms < held.look.due_ms:
+            self._state.schedule.cancel(held.look)
+            held.look = self._state.schedule.at(held.until_ms, partial(self._look, number, held.name))
 
-    def _look(self, number: int, name: str, due_ms: int) -> None:
+    def _look(self, number: int, name: str) -> None:
         """End a reservation whose time is over."""
         hosted, held = self._state.queues.get(number), self._held(number, name)
-        if hosted is None or held is None or held.look_at != due_ms:  # another look was planned, for an earlier time
+        if hosted is None or held is None:
             return
-        held.look_at = None
+        held.look = None
         if held.waiting is not None:
             held.until_ms = max(held.until_ms, self._state.schedule.now_ms + BUSY_MS)
         if held.until_ms > self._state.schedule.now_ms:

@@ -14,6 +14,7 @@ from shardmq.shards.queues.delivery import SUBQUEUE_BITS
 from shardmq.shards.queues.plain_queue import PlainQueue
 from shardmq.shards.queues.queue import Queue
 from shardmq.shards.state.deduplication import ProducerSequences
+from shardmq.shards.state.schedule import Entry
 from shardmq.shards.storage.recovery import NOTHING_STORED, RecoveredQueue
 from shardmq.shards.storage.write_buffer import WriteBuffer
 from shardmq.shards.topics.partition import Partition
@@ -36,11 +37,11 @@ class HostedQueue:
         producers: who published to it, if they said so.
         delayed: messages of it that wait for a time.
         fired_ms: when the timer was due that fired last; new ones are due later than any that fired.
-        timers_at: when its timers are looked at next, if they are.
-        expiry_at: when its head is looked at next, if it is.
+        timers_look: the next look at its timers; None where there is none to come.
+        expiry_look: the same at its head, which may expire.
+        use_look: the same at how long it was not used (x-expires).
         used_ms: when it was last used, as `x-expires` understands it.
         is_kept: whether it must not go by itself before a consumer has come (auto-delete).
-        is_watched: whether its time is looked at (x-expires).
         refuses: whether it may be too full to take a message (x-overflow reject-publish).
         drops_head: whether its oldest messages give way to new ones (x-max-length, x-max-length-bytes).
         is_condemned: whether it takes nothing more in: it is about to be deleted, if the coordinator agrees.
@@ -52,7 +53,7 @@ class HostedQueue:
 
     __slots__ = (
         "delayed",
-        "expiry_at",
+        "expiry_look",
         "fired_ms",
         "drops_head",
         "is_condemned",
@@ -60,14 +61,14 @@ class HostedQueue:
         "is_gone",
         "is_kept",
         "is_leaving",
-        "is_watched",
         "producers",
         "queue",
         "readers",
         "refuses",
         "sample",
         "consumers",
-        "timers_at",
+        "timers_look",
+        "use_look",
         "used_ms",
     )
 
@@ -81,13 +82,13 @@ class HostedQueue:
             self.consumers = RoundRobin(queue, queue.arguments.single_active_consumer)
         self.producers: ProducerSequences | None = None
         self.delayed = self.fired_ms = 0
-        self.timers_at: int | None = None
-        self.expiry_at: int | None = None
+        self.timers_look: Entry | None = None
+        self.expiry_look: Entry | None = None
+        self.use_look: Entry | None = None
         self.used_ms = now_ms
         self.is_durable = queue.declared.durable
         self.is_kept = True
         self.sample: Sample | None = None
-        self.is_watched = False
         self.is_condemned = self.is_leaving = self.is_gone = False
         self._note_limits()
 

@@ -1,14 +1,33 @@
 """What is to be done when: one heap of entries for everything in a shard that waits for a time.
 
-Ten thousand queues at rest cost a tick nothing. An entry cannot be cancelled: its action looks whether it still
-applies, and names queues by number, so that no entry keeps a deleted queue in memory.
+Ten thousand queues at rest cost a tick nothing. What is not to happen any more is cancelled: its action goes at once,
+its place in the heap when half of all are so. Actions name queues by number: none keeps a deleted one in memory.
 """
 
 import heapq
 from collections.abc import Callable
+from typing import Final
 
 from shardmq.errors import RowDamaged
 from shardmq.runtime.clock import SteadyClock
+
+CANCELLED_MIN: Final = 4096
+"""So many places of cancelled entries are not worth a sweep."""
+
+
+class Entry:
+    """Something that is to be done.
+
+    Attributes:
+        due_ms: when.
+        action: does it; None once it was done, or cancelled.
+    """
+
+    __slots__ = ("action", "due_ms")
+
+    def __init__(self, due_ms: int, action: Callable[[], None]) -> None:
+        self.due_ms = due_ms
+        self.action: Callable[[], None] | None = action
 
 
 class Schedule:
@@ -23,14 +42,31 @@ class Schedule:
 
     def __init__(self, clock: SteadyClock) -> None:
         self._clock = clock
-        self._heap: list[tuple[int, int, Callable[[], None]]] = []
-        self._made = 0
+        self._heap: list[tuple[int, int, Entry]] = []
+        self._made = self._cancelled = 0
         self.now_ms = clock.now_ms()
 
-    def at(self, due_ms: int, action: Callable[[], None]) -> None:
-        """Have an action run at a time; in the next pass, if that time is over."""
+    def at(self, due_ms: int, action: Callable[[], None]) -> Entry:
+        """Have an action run at a time; in the next pass, if that time is over.
+
+        Returns:
+            What cancels it.
+        """
         self._made += 1  # of those due at one time, who came first is first
-        heapq.heappush(self._heap, (due_ms, self._made, action))
+        entry = Entry(due_ms, action)
+        heapq.heappush(self._heap, (due_ms, self._made, entry))
+        return entry
+
+    def cancel(self, entry: Entry | None) -> None:
+        """Have an action not run, unless it has run."""
+        if entry is None or entry.action is None:
+            return
+        entry.action = None
+        self._cancelled += 1
+        if self._cancelled > CANCELLED_MIN and 2 * self._cancelled > len(self._heap):
+            self._heap[:] = [place for place in self._heap if place[2].action is not None]
+            heapq.heapify(self._heap)
+            self._cancelled = 0
 
     def begin(self) -> None:
         """Note the time at the beginning of a pass."""
@@ -48,7 +84,11 @@ class Schedule:
         due = []
         while heap and heap[0][0] <= self.now_ms:
             due.append(heapq.heappop(heap)[2])
-        for action in due:
+        for entry in due:
+            action, entry.action = entry.action, None
+            if action is None:
+                self._cancelled -= 1
+                continue
             try:
                 action()
             except RowDamaged as damage:

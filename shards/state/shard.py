@@ -117,7 +117,8 @@ class ShardState:
                     if consumer.queue is before:
                         consumer.move_to(hosted.queue)
         if hosted.queue.arguments.expires_ms != expires_ms:
-            hosted.is_watched = False
+            self.schedule.cancel(hosted.use_look)
+            hosted.use_look = None
             self.use(hosted)
         self.active[declared.id] = hosted
 
@@ -199,6 +200,7 @@ class ShardState:
             self.quarantine.add(number, declared, damage, {})
             return
         hosted.is_gone = True
+        self.expect_nothing(hosted)
         self.rates.forget(hosted)
         self.active.pop(number, None)
         self.unused.pop(number, None)
@@ -233,7 +235,7 @@ class ShardState:
         if queue.id in self.active:
             hosted.consumers.deliver()
             queue.catch_up()
-        elif hosted.expiry_at is not None and hosted.expiry_at <= self.schedule.now_ms:
+        elif hosted.expiry_look is not None and hosted.expiry_look.due_ms <= self.schedule.now_ms:
             queue.catch_up()
             self.active[queue.id] = hosted
 
@@ -275,23 +277,27 @@ class ShardState:
         expires_ms = hosted.queue.arguments.expires_ms
         if expires_ms is not None:
             hosted.used_ms = self.schedule.now_ms
-            if not hosted.is_watched:
-                hosted.is_watched = True
+            if hosted.use_look is None:
                 self._watch(hosted, expires_ms)
 
     def _watch(self, hosted: HostedQueue, expires_ms: int) -> None:
-        self.schedule.at(hosted.used_ms + expires_ms, partial(self._look_used, hosted.queue.id, expires_ms))
+        look = partial(self._look_used, hosted.queue.id, expires_ms)
+        hosted.use_look = self.schedule.at(hosted.used_ms + expires_ms, look)
 
     def _look_used(self, number: int, expires_ms: int) -> None:
         """The time of a queue with `x-expires` may have run out."""
         hosted = self.queues.get(number)
-        if hosted is None or hosted.queue.arguments.expires_ms != expires_ms or not hosted.is_watched:
-            return  # a policy has given it another time
-        hosted.is_watched = False
+        if hosted is None:
+            return
+        hosted.use_look = None
         if len(hosted.consumers) or hosted.queue.reserved:
             self.use(hosted)
         elif hosted.used_ms + expires_ms > self.schedule.now_ms:
-            hosted.is_watched = True
             self._watch(hosted, expires_ms)
         else:
             self.look_unused(hosted)
+
+    def expect_nothing(self, hosted: HostedQueue) -> None:
+        """Cancel all looks at a queue that is gone."""
+        for look in (hosted.timers_look, hosted.expiry_look, hosted.use_look):
+            self.schedule.cancel(look)

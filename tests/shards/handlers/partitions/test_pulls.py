@@ -158,7 +158,7 @@ def test_what_waits_leaves_nothing_behind_once_it_is_answered(shard: Clocked) ->
     waits = shard.loop._pulls
     assert (waits.waiting, waits._count) == ({}, 0)
     assert len(waits._deadlines._heap) <= pulls.STALE_MAX + 3
-    assert sum(1 for _, _, action in shard.loop._state.schedule._heap if action == waits._deadlines._look) == 1
+    assert sum(1 for *_, look in shard.loop._state.schedule._heap if look.action == waits._deadlines._look) == 1
 
 
 def test_past_the_most_that_may_wait_pulls_are_answered_at_once(
