@@ -201,7 +201,7 @@ class Reconnect:
                 _, line = await asyncio.get_running_loop().create_connection(
                     self._make_line, address.host, address.port, ssl=context, server_hostname=name
                 )
-        except OSError as fault:  # TimeoutError is one
+        except (OSError, ValueError) as fault:  # TimeoutError is the first; the second, of a host without address
             raise ConnectionLost(f"no broker answers at {address}: {why(fault)}") from fault
         if self._backoff is not None:
             self._backoff.connected(address)

@@ -1,6 +1,7 @@
 """The socket of a connection, over all its lives: feeds the core, sends its frames, and heartbeats."""
 
 import asyncio
+import logging
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
@@ -18,6 +19,8 @@ from shardmq.client.core.channel import ChannelCore
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.interfaces import IgnoredReply
 from shardmq.errors import ConnectionFault, ConnectionLost, ProtocolError, ShardmqError, Timeout
+
+_log = logging.getLogger("shardmq.client")
 
 T = TypeVar("T")
 
@@ -233,11 +236,20 @@ class Transport:
 
     async def _dial_again(self) -> None:
         try:
-            address, line = await self._reconnect.dial_again(self._peer, self._loop.time() - self._connected_at)
+            await self._dial_and_open()
         except ConnectionLost as given_up:
             self._core.lose(ConnectionLost(f"{given_up.text}{self._state.excuse()}"))
             self._end()
-            return
+        except BaseException as fault:  # else it would be recovered for ever
+            self._core.lose(ConnectionLost(f"the recovery of the connection to {self._peer} ended by {fault!r}"))
+            self._drop_line(abort=True)
+            self._end()
+            if not isinstance(fault, Exception):  # all tasks are cancelled, or the program ends
+                raise
+            _log.exception("the recovery of the connection to %s ended by an error in this library", self._peer)
+
+    async def _dial_and_open(self) -> None:
+        address, line = await self._reconnect.dial_again(self._peer, self._loop.time() - self._connected_at)
         self._attach(address, line)
         if self._state.fault is None:
             self._reconnecting = None

@@ -1,5 +1,6 @@
 """How a lost connection is won back: the program's wishes, and when to try which address next."""
 
+import math
 from collections.abc import Sequence
 from random import Random
 from typing import Final
@@ -24,8 +25,8 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         first_seconds: longest pause before the first turn.
         max_seconds: longest pause at all; each turn's is twice the one before.
-        attempts: turns until it is given up; None for never.
-        seconds: time until it is given up; None for never.
+        attempts: turns until it is given up, at least 1; None for never.
+        seconds: time until it is given up, over 0; None for never.
     """
 
     first_seconds: float = 0.1
@@ -34,14 +35,36 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None = None
 
     def check(self) -> None:
-        """Raise InvalidRequest for wishes that make no sense."""
-        if not 0 < self.first_seconds <= self.max_seconds:
+        """Raise for wishes that make no sense.
+
+        Raises:
+            TypeError: a field is not of its type.
+            InvalidRequest: it is out of range.
+        """
+        _check_seconds("first_seconds", self.first_seconds)
+        _check_seconds("max_seconds", self.max_seconds)
+        if self.seconds is not None:
+            _check_seconds("seconds", self.seconds)
+        if self.first_seconds > self.max_seconds or self.first_seconds == math.inf:
             raise InvalidRequest(
-                f"the first pause is over 0 and up to max_seconds ({self.max_seconds:g}) seconds, "
-                f"not {self.first_seconds:g}"
+                f"first_seconds of a recovery is up to its max_seconds ({self.max_seconds:g}), and not infinite; "
+                f"it is {self.first_seconds:g}"
             )
-        if self.attempts is not None and self.attempts < 1:
-            raise InvalidRequest(f"a recovery has at least 1 attempt, not {self.attempts}; recovery=None is for none")
+        if self.attempts is None:
+            return
+        if type(self.attempts) is not int:
+            raise TypeError(f"attempts of a recovery is an int, not {self.attempts!r}")
+        if self.attempts < 1:
+            raise InvalidRequest(
+                f"attempts of a recovery is at least 1, not {self.attempts}; recovery=None is for none"
+            )
+
+
+def _check_seconds(name: str, seconds: float) -> None:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise TypeError(f"{name} of a recovery is a number of seconds, not {seconds!r}")
+    if not seconds > 0:  # also where it is no number
+        raise InvalidRequest(f"{name} of a recovery is over 0, not {seconds}")
 
 
 class Recovered(msgspec.Struct, frozen=True):

@@ -119,7 +119,7 @@ def _refuse_password() -> str:
     raise ValueError("the key is encrypted")
 
 
-def why(fault: OSError | None) -> str:
+def why(fault: OSError | ValueError | None) -> str:
     """Why a connection could not be made, in words that say what to do where it is TLS."""
     if isinstance(fault, ssl.SSLCertVerificationError):
         return (
@@ -130,7 +130,7 @@ def why(fault: OSError | None) -> str:
         return "it speaks no TLS there; name its port for TLS, or write shardmq:// for none"
     if fault is None:
         return "its name has no address"
-    return fault.strerror or str(fault) or "no answer in time"
+    return (isinstance(fault, OSError) and fault.strerror) or str(fault) or "no answer in time"
 
 
 def hung_up(peer: str, address: Address, is_open: bool) -> str:

@@ -175,15 +175,10 @@ def _parse(url: str) -> list[Address]:
     user, colon, password = who.partition(":")
     addresses = []
     for host in hosts.split(","):
-        found = _HOST.fullmatch(host)
-        if found is None:
-            raise InvalidRequest(f"'{host}' is no host with a port; write the URL as {_FORM}")
-        port = int(found["port"]) if found["port"] else _PORTS[parts.scheme]
-        if port > 65_535:
-            raise InvalidRequest(f"there is no port {port}; write the URL as {_FORM}")
+        name, port = _host(host, _PORTS[parts.scheme])
         addresses.append(
             Address(
-                host=(found["six"] or found["name"]).lower(),
+                host=name,
                 port=port,
                 user="" if is_external else unquote(user) if who else "guest",
                 password="" if is_external else unquote(password) if colon else "guest",
@@ -193,6 +188,24 @@ def _parse(url: str) -> list[Address]:
             )
         )
     return addresses
+
+
+def _host(given: str, default_port: int) -> tuple[str, int]:
+    """Name or address, and port, of one of a URL's hosts."""
+    found = _HOST.fullmatch(given)
+    if found is None:
+        raise InvalidRequest(f"'{given}' is no host with a port; write the URL as {_FORM}")
+    name = (found["six"] or found["name"]).lower()
+    try:
+        name.encode("idna")  # as it will be when its address is asked for
+    except UnicodeError as fault:
+        raise InvalidRequest(
+            f"'{name}' cannot be a host's name, which has 1 to 63 characters between dots; write the URL as {_FORM}"
+        ) from fault
+    port = int(found["port"]) if found["port"] else default_port
+    if port > 65_535:
+        raise InvalidRequest(f"there is no port {port}; write the URL as {_FORM}")
+    return name, port
 
 
 def _query(query: str, is_tls: bool) -> dict[str, str]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from shardmq.client.api.defaults import DIAL_SECONDS, RESTORE_PAUSE_SECONDS
 from shardmq.client.api.recovery import Backoff, Recovery
 from shardmq.client.api.url import Address
-from shardmq.client.sync.sockets import Stream, dial
+from shardmq.client.sync.sockets import Stream, dial, wait_seconds
 from shardmq.errors import ConnectionLost
 
 _log = logging.getLogger("shardmq.client")
@@ -34,6 +34,8 @@ class Reconnect:
         self._backoff = Backoff(recovery, addresses) if recovery is not None else None
         self._timeout = timeout
         self._stop_reader, self._stop_writer = socket.socketpair()  # readable once: when all is to end
+        self._stop_poll = select.poll()  # a program's file descriptors may be too many for select.select()
+        self._stop_poll.register(self._stop_reader, select.POLLIN)
         self._is_stopped = False
         self._pause_until = 0.0
 
@@ -69,7 +71,7 @@ class Reconnect:
         self._backoff.lost(began, lasted)
         while (planned := self._backoff.next(time.monotonic())) is not None:
             pause, address = planned
-            if select.select([self._stop_reader], [], [], pause)[0] or self._is_stopped:
+            if self._is_stopped_within(pause):
                 return None
             try:
                 return self._dial(address, min(self._timeout, DIAL_SECONDS))
@@ -106,6 +108,12 @@ class Reconnect:
         """Close the sockets that tell it to stop."""
         self.stop()
         self._stop_reader.close()
+
+    def _is_stopped_within(self, seconds: float) -> bool:
+        until = time.monotonic() + seconds
+        while not self._is_stopped and (left := wait_seconds(until)):
+            self._stop_poll.poll(left * 1000)
+        return self._is_stopped
 
     def _dial(self, address: Address, seconds: float) -> tuple[Address, Stream]:
         stream = dial(address, self._tls, seconds, self._stop_reader)

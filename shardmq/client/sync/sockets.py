@@ -255,7 +255,7 @@ def dial(address: Address, tls: ssl.SSLContext | None, seconds: float, stop: soc
     """
     deadline = time.monotonic() + seconds
     context = context_for(address, tls)
-    fault: OSError | None = None
+    fault: OSError | ValueError | None = None  # ValueError: of a host that can have no address
     try:
         places = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
         for family, kind, protocol, _, place in places:
@@ -269,7 +269,7 @@ def dial(address: Address, tls: ssl.SSLContext | None, seconds: float, stop: soc
             except BaseException:
                 sock.close()
                 raise
-    except OSError as unknown:
+    except (OSError, ValueError) as unknown:
         fault = unknown
     raise ConnectionLost(f"no broker answers at {address}: {why(fault)}") from fault
 

@@ -30,6 +30,11 @@ def test_only_the_host_is_needed() -> None:
     assert parse("shardmq://localhost") == Address("localhost", 5672, "guest", "guest", "/")
 
 
+@pytest.mark.parametrize("host", ["x" * 63 + ".example", "rooted.example.", "under_score", "bücher.example", "a-b"])
+def test_a_host_may_have_any_name_that_can_have_an_address(host: str) -> None:
+    assert parse(f"shardmq://{host}:1/").host == host
+
+
 def test_an_ipv6_address_stands_in_brackets() -> None:
     assert parse("shardmq://[::1]:99/").host == "::1"
 
@@ -50,6 +55,10 @@ def test_a_password_shows_in_no_text() -> None:
         "shardmq://h/a/b",
         "shardmq://h/a?x=1",
         "shardmq://[::1/",
+        "shardmq://good,bad..host/",
+        "shardmq://.host/",
+        f"shardmq://{'x' * 64}.example/",
+        "shardmq://[bad..host]/",
     ],
 )
 def test_what_is_no_url_of_ours_is_refused_with_the_form(url: str) -> None:

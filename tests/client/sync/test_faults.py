@@ -1,6 +1,7 @@
 """What a program meets when the broker is lost, silent or not in its right mind: a typed error, in time, everywhere."""
 
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -13,6 +14,8 @@ import pytest
 import shardmq
 from shardmq import errors
 from shardmq.client.api.defaults import UNDELIVERED_BYTES_MAX
+from shardmq.client.api.url import Address
+from shardmq.client.sync.sockets import dial
 from shardmq.cmd.run.broker import Broker
 from shardmq.message import record as records
 from shardmq.protocol.native.operations.basic import (
@@ -33,6 +36,12 @@ Peer = Callable[[Script], str]
 def test_nobody_listening_is_connection_lost() -> None:
     with pytest.raises(errors.ConnectionLost, match="no broker answers"):
         shardmq.connect("shardmq://127.0.0.1:1/", timeout=2)
+
+
+def test_a_host_that_can_have_no_address_is_one_where_nobody_answers() -> None:
+    stop, other_end = socket.socketpair()
+    with stop, other_end, pytest.raises(errors.ConnectionLost, match=r"no broker answers at bad\.\.host:1"):
+        dial(Address("bad..host", 1, "", "", "/"), None, 10.0, stop)
 
 
 def test_a_server_that_never_answers_the_opening_is_a_timeout(peer: Peer) -> None:
