@@ -1,7 +1,9 @@
 """What a client that recovers finds again: its own queues, also the exclusive ones, and its place."""
 
+import contextlib
+import socket
 import threading
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -36,6 +38,85 @@ def test_exclusive_queues_come_back_the_servers_with_a_new_name(start_broker: St
         assert channel.queue_declare("mine", exclusive=True).messages == 0
         names = {table["name"] for table in connection.topology("queues")}
         assert names == {"mine", what.renamed[old]}
+
+
+class CutNetwork:
+    """A network between clients and a gateway, which hears nothing of a cut until it is mended.
+
+    Args:
+        port: of the gateway.
+
+    Attributes:
+        url: for clients.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._gateway = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._clients: list[socket.socket] = []
+        self._cut: list[socket.socket] = []
+        self.url = f"shardmq://guest:guest@127.0.0.1:{self._listener.getsockname()[1]}/"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
+        with contextlib.suppress(OSError):  # they are closed
+            self.mend()
+
+    def cut(self) -> None:
+        """Have the clients lose their connections, which the gateway keeps."""
+        while self._clients:
+            self._clients.pop().shutdown(socket.SHUT_RDWR)
+
+    def mend(self) -> None:
+        """Have the gateway notice what was cut."""
+        while self._cut:
+            self._cut.pop().shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):  # closed
+            while True:
+                client, _ = self._listener.accept()
+                gateway = socket.create_connection(("127.0.0.1", self._gateway))
+                self._clients.append(client)
+                threading.Thread(target=self._pass_on, args=(client, gateway), daemon=True).start()
+                threading.Thread(target=self._pass_back, args=(gateway, client), daemon=True).start()
+
+    def _pass_on(self, client: socket.socket, gateway: socket.socket) -> None:
+        with client, contextlib.suppress(OSError):
+            while data := client.recv(1 << 16):
+                gateway.sendall(data)
+        self._cut.append(gateway)
+
+    def _pass_back(self, gateway: socket.socket, client: socket.socket) -> None:
+        with gateway, contextlib.suppress(OSError):
+            while data := gateway.recv(1 << 16):
+                client.sendall(data)
+
+
+def test_an_exclusive_consumer_comes_back_once_the_gateway_knows_that_the_old_one_is_gone(broker: Broker) -> None:
+    with (
+        CutNetwork(broker.port) as network,
+        shardmq.connect(network.url, recovery=QUICK, timeout=40) as connection,
+    ):
+        recovered: list[shardmq.Recovered] = []
+        back = threading.Event()
+        connection.on_recovery(lambda what: (recovered.append(what), back.set()))
+        channel = connection.channel()
+        channel.queue_declare("alone")
+        messages = channel.consume("alone", exclusive=True)
+        network.cut()
+        until(lambda: connection._core.is_pausing, "the new consumer is refused")
+        assert not back.is_set()
+        network.mend()
+        assert back.wait(40)
+        assert recovered[0].failed == []
+        channel.basic_publish("", "alone", b"1")
+        assert next(messages).body == b"1"
+        channel.queue_delete("alone")
 
 
 def test_queues_that_live_by_their_consumers_outlive_the_loss_of_a_connection(start_broker: StartBroker) -> None:

@@ -130,8 +130,9 @@ class ChannelCore:
     Attributes:
         number: of the channel.
         settler: passes on the acks of its messages.
-        opening: who waits for it to be opened, if somebody does.
-        is_open: whether it is open at the broker, in this life of the connection.
+        opening: who waits for it to be opened; None once it was, and where nobody ever did.
+        is_asked_for: whether the broker was asked to open it, in this life of the connection.
+        is_open: whether it has done so.
         inboxes: its consumers' by their tag.
         unheard: tags of consumers whose messages are acked as they are sent, and thrown away until they are cancelled.
         manual: tags of those consumers whose messages are acked.
@@ -157,6 +158,7 @@ class ChannelCore:
         "fault",
         "held",
         "inboxes",
+        "is_asked_for",
         "is_open",
         "last_tag",
         "manual",
@@ -179,6 +181,7 @@ class ChannelCore:
         self.number = number
         self.settler = settler
         self.opening = opening
+        self.is_asked_for = False
         self.is_open = False
         self.inboxes: dict[str, Inbox] = {}
         self.manual: set[str] = set()
@@ -212,7 +215,7 @@ class ChannelCore:
 
     def break_off(self, again: list[tuple[int, PendingRequest[Any]]]) -> None:
         """Hold what was under way until the connection is back: publishes, and the requests `again` by number."""
-        self.is_open = False
+        self.is_asked_for = self.is_open = False
         self.stale_tag = self.tag_offset = self.last_tag
         self.unacked.clear()
         self.acknowledgements = Acknowledgements()

@@ -41,7 +41,6 @@ from shardmq.protocol.native.operations.basic import (
 from shardmq.protocol.native.operations.codec import encode
 from shardmq.protocol.native.operations.connection import (
     PROTOCOL_VERSION,
-    ChannelClose,
     ChannelOpen,
     ConnectionClose,
     ConnectionOpen,
@@ -123,33 +122,25 @@ class ConnectionCore:
         """
         state = self.state
         state.check()
+        if not state.is_up:
+            state.drop_unwanted()
         channel = state.new_channel(settler, reply)
         if state.is_up:
 
             def finish(_: object) -> None:
                 channel.is_open = True
-                if reply.done() and channel.fault is None:  # nobody waits any more, so nobody would ever close it
-                    late = ChannelError(f"channel {channel.number} was opened too late")
-                    self.close_channel(channel, late, IgnoredReply())
+                channel.opening = None
+                if reply.done():
+                    state.close_late(channel)
 
+            channel.is_asked_for = True
             state.send_request(PendingRequest(channel, ChannelOpen(0, channel.number), reply, finish))
         return channel
 
     def close_channel(self, channel: ChannelCore, error: ChannelError, reply: Reply[None]) -> None:
         """Close a channel; what is still waited for on it fails with `error`, but for this request's own answer."""
-        state = self.state
-        state.check(channel)
-        was_open = state.is_up or channel.is_open
-        state.end_channel(channel, error)
-
-        def finish(_: object) -> None:
-            state.free(channel)
-
-        if was_open:
-            state.send_request(PendingRequest(None, ChannelClose(0, channel.number), reply, finish))
-        else:
-            state.free(channel)
-            reply.set_result(None)
+        self.state.check(channel)
+        self.state.close_channel(channel, error, reply)
 
     def request(
         self, channel: ChannelCore, operation: ClientRequest, reply: Reply[object], what: str = "a request"

@@ -117,8 +117,10 @@ class FrameDispatcher:
             self._note(channel, operation, None)
             pending.carried_out({"messages": 0})
             return
-        elif channel is not None and type(operation) is ChannelOpen and self._state.is_up:
-            self._state.free(channel)
+        elif channel is not None and type(operation) is ChannelOpen:
+            channel.is_asked_for = False
+            if self._state.is_up:
+                self._state.free(channel)
         pending.failed(error)
 
     def _note(self, channel: ChannelCore | None, operation: Operation, result: object) -> None:
@@ -219,16 +221,14 @@ class FrameDispatcher:
         return None if channel is None else channel.inboxes.get(notice.consumer)
 
     def _on_channel_close(self, notice: ChannelClose) -> None:
-        channel = self._state.by_number.get(notice.channel)
+        state = self._state
+        channel = state.by_number.get(notice.channel)
         if channel is None:
             return
-        self._state.end_channel(
-            channel,
-            from_broker(
-                ChannelError(f"the broker closed channel {notice.channel}: {notice.text}", reply_code(notice.code))
-            ),
-        )
-        self._state.free(channel)
+        text = f"the broker closed channel {notice.channel}: {notice.text}"
+        error = from_broker(ChannelError(text, reply_code(notice.code)))
+        state.end_channel(channel, error)
+        state.free(channel)
 
     def _on_connection_close(self, notice: ConnectionClose) -> None:
         code = reply_code(notice.code)

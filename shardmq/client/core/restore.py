@@ -1,7 +1,8 @@
 """After a reconnect: channels, exchanges, queues, bindings and consumers are made again, in that order. No I/O.
 
 A stage's requests are sent together; the next begins when all are answered. What cannot be made is noted and left;
-what may be possible soon (the lost connection still has an exclusive queue, a shard is being restarted) is asked again.
+what may be possible soon (the lost connection still has an exclusive queue or consumer, a shard is being restarted) is
+asked again.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,14 +14,15 @@ from shardmq.client.api.results import QueueDeclared, result_of
 from shardmq.client.core.channel import ChannelCore
 from shardmq.client.core.declarations import Declarations
 from shardmq.client.core.interfaces import Reply
-from shardmq.errors import NotFound, ResourceLocked, ShardmqError, Unavailable
+from shardmq.errors import AccessRefused, NotFound, ResourceLocked, ShardmqError, Unavailable
 from shardmq.protocol.native.operations.basic import BasicConsume
 from shardmq.protocol.native.operations.connection import ChannelClose, ChannelOpen
 from shardmq.protocol.native.operations.fields import ClientRequest
 from shardmq.protocol.native.operations.topology import ExchangeBind, QueueBind, QueueDeclare
 
 PAUSES_MAX: Final = 60
-"""Half a minute: a lost gateway's exclusive queues are gone after ten seconds, a shard is restarted in fewer."""
+"""Half a minute: a lost gateway's exclusive queues and consumers are gone after ten seconds, a shard is restarted in
+fewer."""
 
 OFFSET: Final = "x-stream-offset"
 """The argument that says where a consumer begins to read."""
@@ -42,6 +44,12 @@ class Restorable(Protocol):
 
     def free(self, channel: ChannelCore) -> None:
         """Let the channel's number be given to another."""
+
+    def drop_unwanted(self) -> None:
+        """Forget the channels that are not asked for yet, and that nobody waits for any more."""
+
+    def close_late(self, channel: ChannelCore) -> None:
+        """Close a channel that was opened when nobody waited for it any more."""
 
     def end_channel(self, channel: ChannelCore, error: ShardmqError) -> None:
         """Close a channel, and tell everybody who waits on it."""
@@ -91,12 +99,29 @@ class _Step:
         self._restore.answered()
 
     def set_exception(self, error: ShardmqError, /) -> None:
-        if isinstance(error, ResourceLocked | Unavailable) and self._restore.may_pause():
+        if self._may_pass(error) and self._restore.may_pause():
             self._restore.later.append(self)
-        else:
+        elif not self._went_with_channel(error):
             self._restore.failures.append(f"{self._what}: {error}")
             self._failed(error)
         self._restore.answered()
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether it is still to be asked: the program may have closed its channel, or cancelled its consumer."""
+        if self.channel.fault is not None:
+            return False
+        return not isinstance(self._operation, BasicConsume) or self._operation.consumer in self.channel.consumers
+
+    def _may_pass(self, error: ShardmqError) -> bool:
+        if isinstance(error, AccessRefused):  # the consumer of the lost connection may be there still
+            return isinstance(self._operation, BasicConsume) and self._operation.exclusive
+        return isinstance(error, ResourceLocked | Unavailable)
+
+    def _went_with_channel(self, error: ShardmqError) -> bool:
+        """Whether the program does not want it any more: it has closed the channel."""
+        is_closed_here = self.channel.fault is not None and not error.is_from_broker
+        return is_closed_here and isinstance(self._operation, ChannelOpen | BasicConsume)
 
 
 class Restore:
@@ -144,7 +169,7 @@ class Restore:
         steps, self.later = self.later, []
         for step in steps:
             self._send(step)
-        if not self._under_way:  # their channels were closed meanwhile
+        if not self._under_way:  # none of them is wanted any more
             self._next_stage()
 
     def answered(self) -> None:
@@ -162,7 +187,7 @@ class Restore:
 
     def _plan(self) -> Iterator[None]:
         connection, declarations = self.connection, self.connection.declarations
-        while channels := [channel for channel in connection.channels() if not channel.is_open]:
+        while channels := self._unopened():
             for channel in channels:
                 self._open(channel)
             yield
@@ -187,16 +212,24 @@ class Restore:
             self._step("a channel", ChannelClose(0, 0), self._own)
             connection.free(self._own)
             yield
-        while channels := [channel for channel in connection.channels() if not channel.is_open]:  # opened meanwhile
+        while channels := self._unopened():  # the program wanted them meanwhile
             for channel in channels:
                 self._open(channel)
             yield
+
+    def _unopened(self) -> list[ChannelCore]:
+        self.connection.drop_unwanted()
+        return [channel for channel in self.connection.channels() if not channel.is_open]
 
     def _open(self, channel: ChannelCore) -> None:
         def opened(_: object) -> None:
             channel.is_open = True
             opening, channel.opening = channel.opening, None
-            if opening is not None and not opening.done():
+            if opening is None:
+                return
+            if opening.done():
+                self.connection.close_late(channel)
+            else:
                 opening.set_result(None)
 
         def failed(error: ShardmqError) -> None:
@@ -251,10 +284,9 @@ class Restore:
         self._send(_Step(self, what, operation, channel, done, failed))
 
     def _send(self, step: _Step) -> None:
-        if step.channel.fault is not None:
-            return  # closed meanwhile
-        self._under_way += 1
-        step.ask()
+        if step.is_wanted:
+            self._under_way += 1
+            step.ask()
 
 
 def _source(binding: QueueBind | ExchangeBind) -> str:

@@ -12,14 +12,15 @@ from shardmq.client.api.url import Address
 from shardmq.client.core.acknowledgements import shifted
 from shardmq.client.core.channel import ChannelCore, PendingRequest, Published, as_it_is
 from shardmq.client.core.declarations import Declarations
-from shardmq.client.core.interfaces import Observer, Reply, Unobserved, again
+from shardmq.client.core.interfaces import IgnoredReply, Observer, Reply, Unobserved, again
 from shardmq.client.core.restore import Restore
 from shardmq.client.core.validation import check_fields, check_size
-from shardmq.errors import ResourceLocked, ShardmqError
+from shardmq.errors import ChannelError, ResourceLocked, ShardmqError
 from shardmq.limits import CHANNELS_MAX, MESSAGE_BYTES_HIGHEST, frame_bytes_max
 from shardmq.protocol.native.frames import FrameReader
 from shardmq.protocol.native.operations.basic import BasicDeliver, BasicNack
 from shardmq.protocol.native.operations.codec import encode
+from shardmq.protocol.native.operations.connection import ChannelClose, ChannelOpen
 from shardmq.protocol.native.operations.fields import ClientRequest, Operation
 from shardmq.protocol.native.operations.publishing import encode_publish
 
@@ -137,12 +138,38 @@ class ConnectionState:
             del self.by_number[channel.number]
             self._free_numbers.append(channel.number)
 
+    def drop_unwanted(self) -> None:
+        """Forget the channels that are not asked for yet, and that nobody waits for any more."""
+        for channel in list(self.by_number.values()):
+            if channel.opening is not None and channel.opening.done() and not channel.is_asked_for:
+                self.end_channel(channel, ChannelError(f"channel {channel.number} was given up before it was opened"))
+                self.free(channel)
+
+    def close_late(self, channel: ChannelCore) -> None:
+        """Close a channel that was opened when nobody waited for it any more: nobody else ever would."""
+        late = ChannelError(f"channel {channel.number} was opened too late")
+        self.close_channel(channel, late, IgnoredReply())
+
+    def close_channel(self, channel: ChannelCore, error: ChannelError, reply: Reply[None]) -> None:
+        """Close a channel here and at the broker, and free its number when that has answered."""
+        self.end_channel(channel, error)
+
+        def finish(_: object) -> None:
+            self.free(channel)
+
+        if channel.is_asked_for:
+            self.send_request(PendingRequest(None, ChannelClose(0, channel.number), reply, finish))
+        else:
+            self.free(channel)
+            reply.set_result(None)
+
     def end_channel(self, channel: ChannelCore, error: ShardmqError) -> None:
-        """Close a channel, and tell everybody who waits on it."""
-        channel.fault = error
-        self.undelivered -= channel.undelivered  # whether or not its program ever looks at them
+        """Close a channel, if it is not closed, and tell everybody who still waits on it."""
+        if channel.fault is None:
+            channel.fault = error
+            self.undelivered -= channel.undelivered  # whether or not its program ever looks at them
         for number in [number for number, pending in self.pending.items() if pending.channel is channel]:
-            self.pending.pop(number).failed(again(error))
+            self.pending.pop(number).failed(again(error))  # which may end a restoration
         unconfirmed, channel.unconfirmed = channel.unconfirmed, {}
         put_off, channel.put_off = channel.put_off, []
         for confirms, operation in (*unconfirmed.values(), *put_off):
@@ -198,10 +225,11 @@ class ConnectionState:
     def pump(self) -> None:
         """Send a portion of what was held; all that is published goes behind it."""
         room = PUMP_BYTES
-        for channel in list(self.by_number.values()):
+        channels = self.channels()  # what is held on one that is just being closed is not sent
+        for channel in channels:
             if channel.held:
                 room = self._pump_channel(channel, room)
-        held = any(channel.held for channel in self.by_number.values())
+        held = any(channel.held for channel in channels)
         self.goes_straight = self.is_up and self.blocked is None and not held
 
     def _pump_channel(self, channel: ChannelCore, room: int) -> int:
@@ -242,6 +270,8 @@ class ConnectionState:
 
     def ask_at_once(self, operation: ClientRequest, channel: ChannelCore, reply: Reply[object]) -> None:
         """Send a request before everything that is held."""
+        if isinstance(operation, ChannelOpen):
+            channel.is_asked_for = True
         addressed = replace(operation, channel=channel.number)
         self.send_request(PendingRequest(channel, addressed, reply, as_it_is))
 

@@ -3,7 +3,10 @@
 import pytest
 
 from shardmq.client.api.recovery import Recovered
-from shardmq.errors import AuthenticationFailed, NotFound, ResourceLocked
+from shardmq.client.core.channel import ChannelCore
+from shardmq.client.core.connection import ConnectionCore
+from shardmq.errors import AccessRefused, AuthenticationFailed, ChannelError, NotFound, ResourceLocked
+from shardmq.limits import CHANNELS_MAX
 from shardmq.protocol.native.operations.basic import (
     BasicCancel,
     BasicConsume,
@@ -125,6 +128,144 @@ def test_what_cannot_be_made_again_is_told_and_its_consumer_ends() -> None:
     core.break_off(LOST)
     let_in(core)
     assert [type(operation) for operation in restore(core)] == [ChannelOpen]
+
+
+def consume_exclusively(core: ConnectionCore, channel: ChannelCore) -> Waiter:
+    inbox = Waiter()
+    core.consume(channel, BasicConsume(0, 1, "q", "c", False, 10, {}, True), inbox, Waiter())
+    [consuming] = sent(core)
+    hear(core, Ok(consuming.request, 1, {"consumer": "c"}))
+    return inbox
+
+
+def test_an_exclusive_consumer_is_begun_anew_when_that_of_the_lost_connection_is_gone() -> None:
+    core, channel, witness = opened()
+    inbox = consume_exclusively(core, channel)
+    core.break_off(LOST)
+    let_in(core)
+    [opening] = sent(core)
+    hear(core, Ok(opening.request, 1))
+    for _ in range(3):
+        [consuming] = sent(core)
+        assert consuming.exclusive
+        hear(core, Refused(consuming.request, 1, 403, "queue 'q' in vhost '/' in exclusive use"))
+        assert core.is_pausing
+        core.go_on()
+    restore(core)
+    assert witness.told[-1].failed == []
+    hear(core, delivery(1, 2))
+    assert (len(inbox.deliveries), inbox.ends) == (1, [])
+
+
+def test_a_consumer_that_may_not_consume_any_more_ends_at_once() -> None:
+    core, channel, _ = opened()
+    inbox = consume(core, channel, "q", "c")
+    core.break_off(LOST)
+    let_in(core)
+    [opening] = sent(core)
+    hear(core, Ok(opening.request, 1))
+    [consuming] = sent(core)
+    hear(core, Refused(consuming.request, 1, 403, "access to queue 'q' refused"))
+    assert core.state.is_up
+    assert [type(error) for error in inbox.ends] == [AccessRefused]
+
+
+@pytest.mark.parametrize("is_closed", [True, False], ids=["closed", "cancelled"])
+def test_a_consumer_that_is_ended_between_two_tries_is_not_begun_anew(is_closed: bool) -> None:
+    core, channel, witness = opened()
+    inbox = consume_exclusively(core, channel)
+    core.break_off(LOST)
+    let_in(core)
+    [opening] = sent(core)
+    hear(core, Ok(opening.request, 1))
+    [consuming] = sent(core)
+    hear(core, Refused(consuming.request, 1, 403, "queue 'q' in vhost '/' in exclusive use"))
+    ended = Waiter()
+    if is_closed:
+        core.close_channel(channel, ChannelError("closed"), ended)
+    else:
+        core.cancel(channel, "c", ended)
+    [ending] = sent(core)
+    assert type(ending) is (ChannelClose if is_closed else BasicCancel)
+    hear(core, Ok(ending.request, 1))
+    core.go_on()
+    assert core.state.is_up
+    assert sent(core) == []
+    assert (ended.results, len(inbox.ends)) == ([None], 1)
+    assert witness.told[-1].failed == []
+
+
+def test_a_channel_that_is_closed_while_it_is_opened_anew_is_closed_at_the_broker() -> None:
+    core, channel, witness = opened()
+    ask(core, channel, ExchangeDeclare, "x", "topic")
+    inbox, closed = consume(core, channel, "q", "c"), Waiter()
+    core.break_off(LOST)
+    let_in(core)
+    [opening] = sent(core)
+    core.close_channel(channel, ChannelError("closed"), closed)
+    own, closing = sent(core)
+    assert (type(own), own.channel) == (ChannelOpen, 2)  # for the exchange
+    assert (type(closing), closing.channel) == (ChannelClose, 1)
+    assert core.open_channel(Waiter(), Waiter()).number == 3
+    hear(core, Ok(opening.request, 1), Ok(own.request, 2))
+    asked = restore(core)
+    assert [operation.channel for operation in asked if isinstance(operation, ChannelOpen)] == [3]
+    assert closed.results == []
+    hear(core, Ok(closing.request, 1))
+    assert closed.results == [None]
+    assert [type(error) for error in inbox.ends] == [ChannelError]
+    assert witness.told[-1].failed == []
+    assert {core.open_channel(Waiter(), Waiter()).number for _ in range(3)} == {1, 2, 4}
+
+
+def test_what_is_held_on_a_channel_is_not_sent_where_its_end_ends_the_restoration() -> None:
+    core, channel, witness = opened()
+    [publishing] = publish(core, channel, 1)
+    core.break_off(LOST)
+    asking = Waiter()
+    core.request(channel, QueueDeclare(0, 0, "q"), asking)
+    let_in(core)
+    [opening] = sent(core)
+    core.close_channel(channel, ChannelError("closed"), Waiter())
+    assert core.state.is_up
+    [closing] = sent(core)
+    assert type(closing) is ChannelClose
+    assert [type(error) for error in (*publishing.refused, *asking.errors)] == [ChannelError] * 2
+    hear(core, Ok(opening.request, 1), Ok(closing.request, 1))
+    assert witness.told[-1].failed == []
+
+
+def test_channels_that_are_given_up_while_it_is_down_are_not_opened_and_use_up_no_numbers() -> None:
+    core, _, _ = opened()
+    under_way = Waiter()
+    core.open_channel(Waiter(), under_way)
+    core.break_off(LOST)
+    under_way.is_gone = True
+    for _ in range(2 * CHANNELS_MAX):
+        waiter = Waiter()
+        assert core.open_channel(Waiter(), waiter).number == 2
+        waiter.is_gone = True
+    let_in(core)
+    assert [operation.channel for operation in restore(core)] == [1]  # type: ignore[attr-defined]
+    assert core.open_channel(Waiter(), Waiter()).number == 2
+
+
+def test_a_channel_that_is_given_up_while_it_is_opened_anew_is_closed() -> None:
+    core, channel, _ = opened()
+    reply = Waiter()
+    core.break_off(LOST)
+    core.open_channel(Waiter(), reply)
+    let_in(core)
+    openings = sent(core)
+    assert [opening.channel for opening in openings] == [1, 2]
+    reply.is_gone = True
+    hear(core, *[Ok(opening.request, opening.channel) for opening in openings])
+    [closing] = sent(core)
+    assert (type(closing), closing.channel) == (ChannelClose, 2)
+    assert core.state.is_up
+    hear(core, Ok(closing.request, 2))
+    assert core.open_channel(Waiter(), Waiter()).number == 2
+    assert channel.is_open
 
 
 def test_a_channel_opened_and_a_consumer_cancelled_while_it_is_restored() -> None:
