@@ -75,8 +75,14 @@ class Channel(
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self.is_open:
+        if not self.is_open:
+            return
+        try:
             await self.close()
+        except ChannelError as refused:
+            if error is None:
+                raise
+            error.add_note(f"leaving the channel: {refused}")
 
     def __repr__(self) -> str:
         return f"<aio Channel {self.number}, {'open' if self.is_open else 'closed'}>"
@@ -217,7 +223,11 @@ class Channel(
         await self._answer(recovered, f"recovering what is unacked on channel {self.number}")
 
     async def close(self) -> None:
-        """Close it: consumers end, what is unacked returns. Does nothing when it is closed."""
+        """Close it: consumers end, what is unacked returns. Does nothing when it is closed.
+
+        Raises:
+            ChannelError: the broker refused what was sent last, such as a second ack of a message; it is closed.
+        """
         if self.is_open:
             await self._close(ChannelError(f"channel {self.number} was closed by this program"))
         self._forget(self)
@@ -263,5 +273,8 @@ class Channel(
             await self._transport.wait(closed, min(self._timeout, CLOSE_SECONDS), f"closing channel {self.number}")
         except (Timeout, ConnectionFault):
             return  # it is closed for this program; the broker closes it when it gets there, or with the connection
+        except ChannelError as fault:
+            if fault.is_from_broker:  # else this program has closed it in the same moment
+                raise
         finally:
             self._forget(self)

@@ -227,6 +227,10 @@ class FrameDispatcher:
             return
         text = f"the broker closed channel {notice.channel}: {notice.text}"
         error = from_broker(ChannelError(text, reply_code(notice.code)))
+        if channel.fault is not None:  # it crossed our ChannelClose: who has sent that hears what was wrong before it
+            for number, pending in list(state.pending.items()):
+                if isinstance(pending.operation, ChannelClose) and pending.operation.channel == notice.channel:
+                    state.pending.pop(number).failed(error)
         state.end_channel(channel, error)
         state.free(channel)
 

@@ -78,8 +78,14 @@ class Channel(
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self.is_open:
+        if not self.is_open:
+            return
+        try:
             self.close()
+        except ChannelError as refused:
+            if error is None:
+                raise
+            error.add_note(f"leaving the channel: {refused}")
 
     def __repr__(self) -> str:
         return f"<Channel {self.number}, {'open' if self.is_open else 'closed'}>"
@@ -224,7 +230,11 @@ class Channel(
         self._transport.wait(recovered, self._timeout, f"recovering what is unacked on channel {self.number}")
 
     def close(self) -> None:
-        """Close it: consumers end, what is unacked returns. Does nothing when it is closed."""
+        """Close it: consumers end, what is unacked returns. Does nothing when it is closed.
+
+        Raises:
+            ChannelError: the broker refused what was sent last, such as a second ack of a message; it is closed.
+        """
         if not self.is_open:
             self._forget(self)
             return
@@ -268,5 +278,8 @@ class Channel(
             self._transport.wait(closed, min(self._timeout, CLOSE_SECONDS), f"closing channel {self.number}")
         except (Timeout, ConnectionFault):
             return  # it is closed for this program; the broker closes it when it gets there, or with the connection
+        except ChannelError as fault:
+            if fault.is_from_broker:  # else this program has closed it in the same moment
+                raise
         finally:
             self._forget(self)

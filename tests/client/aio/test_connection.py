@@ -265,6 +265,30 @@ def test_errors_surface_where_they_do_with_threads(broker: Broker, run: Run) -> 
     run(main())
 
 
+def test_what_the_broker_refuses_as_a_channel_is_left_is_raised(broker: Broker, run: Run) -> None:
+    async def main() -> None:
+        async with shardmq.aio.connect(broker.url, recovery=None) as connection:
+            queue = (await (await connection.channel()).queue_declare(exclusive=True)).queue
+
+            async def ack_twice(channel: shardmq.aio.Channel) -> None:
+                await channel.basic_publish("", queue, b"x")
+                message = await channel.basic_get(queue)
+                assert message is not None
+                message.ack()
+                message.ack()
+
+            with pytest.raises(errors.ChannelError, match=r"^PRECONDITION_FAILED - .*unknown delivery tag 1"):
+                async with connection.channel() as channel:
+                    await ack_twice(channel)
+            with pytest.raises(ZeroDivisionError) as raised:  # noqa: PT012
+                async with connection.channel() as channel:
+                    await ack_twice(channel)
+                    raise ZeroDivisionError
+            assert "unknown delivery tag 1" in raised.value.__notes__[0]
+
+    run(main())
+
+
 def test_loss_reaches_every_task_that_waits(peer: Peer, run: Run) -> None:
     def script(talk: Conversation) -> None:
         talk.open()

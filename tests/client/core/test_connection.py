@@ -161,6 +161,25 @@ def test_a_channel_closed_by_the_server_fails_what_waits_on_it_and_leaves_the_ot
     assert core.open_channel(Waiter(), Waiter()).number == 1
 
 
+def test_who_closes_a_channel_just_as_the_broker_does_hears_why_the_broker_did() -> None:
+    core, channel = opened()
+    consuming(core, channel, auto_ack=True)
+    hear(core, delivery(1, 4))
+    closing = Waiter()
+    core.close_channel(channel, ChannelError("closed here"), closing)
+    [operation] = sent(core)
+    hear(core, ChannelClose(0, 1, 406, "unknown delivery tag 7"))
+    hear(core, Refused(operation.request, 1, 504, "channel 1 is closed"))
+    [error] = closing.errors
+    assert isinstance(error, ChannelError)
+    assert (error.code, error.is_from_broker) == (406, True)
+    assert "unknown delivery tag 7" in error.text
+    assert core.state.undelivered == 0
+    assert core.open_channel(Waiter(), Waiter()).number == 1
+    with pytest.raises(ChannelError, match="closed here"):
+        core.request(channel, QueueDelete(0, 0, "q"), Waiter())
+
+
 def test_a_deleted_queue_ends_its_consumer_with_not_found() -> None:
     core, channel = opened()
     inbox = consuming(core, channel)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 import shardmq
+from shardmq import errors
 from shardmq.cmd.run.broker import Broker
 
 
@@ -44,6 +45,29 @@ def test_what_the_wire_does_not_carry_is_a_type_error_and_costs_no_connection(
             mistake(channel)
         channel.flush()
         assert channel.queue_declare(exclusive=True).messages == 0
+
+
+def test_what_the_broker_refuses_as_a_channel_is_left_is_raised(broker: Broker) -> None:
+    with shardmq.connect(broker.url, recovery=None) as connection:
+        with connection.channel() as channel:
+            queue = channel.queue_declare(exclusive=True).queue
+            channel.basic_publish("", queue, b"x")
+            channel.basic_publish("", queue, b"y")
+
+        def ack_twice() -> None:
+            message = channel.basic_get(queue)
+            assert message is not None
+            message.ack()
+            message.ack()
+
+        refused = pytest.raises(errors.ChannelError, match=r"^PRECONDITION_FAILED - .*unknown delivery tag 1")
+        with refused, connection.channel() as channel:
+            ack_twice()
+        with pytest.raises(ZeroDivisionError) as raised, connection.channel() as channel:  # noqa: PT012
+            ack_twice()
+            raise ZeroDivisionError
+        assert "unknown delivery tag 1" in raised.value.__notes__[0]
+        assert {connection.channel().number for _ in range(2)} == {1, 2}
 
 
 def test_a_heartbeat_is_a_whole_number() -> None:
