@@ -109,7 +109,6 @@ class Hooks:
 
     def lost(self, error: ShardmqError) -> None:
         """Note that the connection is lost, or ended for good."""
-        self._blocked = None
         self._tell(self.on_lost, error)
 
     def hear_blocked(self, hook: Callable[[str], object]) -> None:
@@ -200,6 +199,9 @@ class HookRegistration:
         return hook
 
     def on_unblocked(self, hook: Callable[[], object]) -> Callable[[], object]:
-        """Call a function when the broker takes publishes again."""
+        """Call a function when the broker takes publishes again, or the connection on which it took none is lost.
+
+        Where it takes none over the next connection either, `on_blocked` is called once more.
+        """
         self._hooks.on_unblocked.append(hook)
         return hook

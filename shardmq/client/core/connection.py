@@ -330,7 +330,6 @@ class ConnectionCore:
             state.restore = None
         was_up = state.is_up
         state.is_up = state.goes_straight = False
-        state.blocked = None
         state.loss = error
         state.reader = FrameReader(HEARD_BYTES_MAX)
         state.outgoing.clear()
@@ -344,6 +343,7 @@ class ConnectionCore:
             channel.break_off(asked_again.get(channel.number, []))
         if was_up:
             state.observer.lost(error)
+        state.forget_blocked()
         return True
 
     def lose(self, error: ShardmqError, is_wanted: bool = False) -> None:
@@ -368,6 +368,7 @@ class ConnectionCore:
         state.by_number.clear()
         if not is_wanted:
             state.observer.lost(error)
+            state.forget_blocked()
 
     @property
     def is_pausing(self) -> bool:

@@ -56,7 +56,7 @@ class Observer(Protocol):
         """Note that the broker takes no publishes for now."""
 
     def unblocked(self) -> None:
-        """Note that the broker takes publishes again."""
+        """Note that the broker takes publishes again, or that the connection on which it took none is gone."""
 
     def lost(self, error: ShardmqError) -> None:
         """Note that the connection is lost, or ended for good."""

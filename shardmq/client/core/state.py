@@ -304,6 +304,12 @@ class ConnectionState:
             force_setattr(frame, "tag", frame.tag + channel.tag_offset)
         channel.last_tag = frame.tag + frame.count - 1
 
+    def forget_blocked(self) -> None:
+        """Note that the connection on which the broker took no publishes is gone: the next one has to be told anew."""
+        if self.blocked is not None:
+            self.blocked = None
+            self.observer.unblocked()
+
     def count(self, name: str, count: int) -> None:
         """Count messages for the program's metrics."""
         if self.meter is not None:

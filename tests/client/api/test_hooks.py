@@ -219,6 +219,26 @@ def test_a_blocked_connection_holds_publishes_and_nothing_else(peer: Peer) -> No
     assert batches == [b"1", b"2"]
 
 
+def test_who_was_told_that_publishes_are_blocked_is_told_when_the_connection_is_lost(peer: Peer) -> None:
+    second_url = peer(lambda talk: (talk.open(channels=0), talk.read_to_end()))
+    may_go = threading.Event()
+
+    def first(talk: Conversation) -> None:
+        talk.open(channels=0)
+        talk.send(ConnectionBlocked("memory"))
+        assert may_go.wait(60)
+
+    with shardmq.connect([peer(first), second_url]) as connection:
+        blocked, unblocked = threading.Event(), threading.Event()
+        connection.on_blocked(lambda _: blocked.set())
+        connection.on_unblocked(unblocked.set)
+        assert blocked.wait(60)
+        assert not unblocked.is_set()
+        may_go.set()
+        assert unblocked.wait(60)
+        assert connection.blocked is None
+
+
 def test_close_returns_at_once_while_publishes_are_blocked(peer: Peer) -> None:
     def script(talk: Conversation) -> None:
         talk.open()

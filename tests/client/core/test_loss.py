@@ -166,6 +166,28 @@ def test_blocked_publishes_wait_and_requests_pass_them() -> None:
     assert witness.told[:2] == [("blocked", "disk"), "unblocked"]
 
 
+def test_an_alarm_that_was_on_when_the_connection_was_lost_is_over_unless_the_next_one_says_so() -> None:
+    core, _, witness = opened()
+    hear(core, ConnectionBlocked("disk"))
+    core.break_off(LOST)
+    assert core.state.blocked is None
+    core.open({}, Waiter())
+    [opening] = sent(core)
+    hear(core, Ok(opening.request, 0, {"heartbeat": 60}), ConnectionBlocked("memory"))
+    core.break_off(LOST)  # before it is restored
+    let_in(core)
+    restore(core)
+    blocked = [told for told in witness.told if told in ("unblocked", LOST) or isinstance(told, tuple)]
+    assert blocked == [("blocked", "disk"), LOST, "unblocked", ("blocked", "memory"), "unblocked"]
+    hear(core, ConnectionBlocked("again"))
+    core.lose(ConnectionLost("for good"))
+    assert witness.told[-1] == "unblocked"
+    core, _, witness = opened()
+    hear(core, ConnectionBlocked("disk"))
+    core.close(ConnectionLost("closed"))
+    assert witness.told == [("blocked", "disk")]
+
+
 def test_what_was_never_sent_can_be_withdrawn_and_what_was_cannot() -> None:
     core, channel, _ = opened()
     [before] = publish(core, channel, 1)
