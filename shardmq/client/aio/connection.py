@@ -144,7 +144,7 @@ class Connection(HookRegistration, AdministrationRequests, PolicyRequests, Stati
         """Seconds each answer is waited for."""
         self._loop = asyncio.get_running_loop()
         self._hook_tasks: set[asyncio.Task[Any]] = set()
-        self._hooks = Hooks(self._call_soon, self._adopt)
+        self._hooks = Hooks(self._call_soon, self._call_soon, self._adopt)
         self._meter = MetricsCounter(counter, self._report_later) if counter is not None else None
         self._core = ConnectionCore(addresses[0], heartbeat, recovery is not None, self._hooks, self._meter)
         self._transport = Transport(self._core, addresses, tls, recovery, timeout, properties)

@@ -35,13 +35,22 @@ EVENTS_MAX: Final = 1000
 class Hooks:
     """The program's hooks, and an observer of the core: it notes what happens and calls hooks later.
 
+    The program's handlers of log records are its own code too: they may use the connection, whose lock is held here.
+
     Args:
         later: has a job done, one after the other, somewhere else than here.
+        log_later: the same for what writes to the log, which does not wait for a hook that takes its time.
         adopt: takes what a function returned, which may be awaitable.
     """
 
-    def __init__(self, later: Callable[[Job], None], adopt: Callable[[Any], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        later: Callable[[Job], None],
+        log_later: Callable[[Job], object],
+        adopt: Callable[[Any], None] = lambda _: None,
+    ) -> None:
         self._later = later
+        self._log_later = log_later
         self._adopt = adopt
         self._confirmed: dict[int, int] = {}
         self._counting = threading.Lock()  # one thread counts, another tells
@@ -73,7 +82,8 @@ class Hooks:
             return False
         is_behind = self._returned_bytes > RETURNS_BYTES_MAX
         if is_behind and not self._is_behind:
-            _log.error(
+            self._log(
+                logging.ERROR,
                 "on_return is over %d bytes of returned messages behind: flush raises Unroutable for those that "
                 "come back until it has caught up",
                 RETURNS_BYTES_MAX,
@@ -120,7 +130,7 @@ class Hooks:
     def recovered(self, recovered: Recovered) -> None:
         """Note that the connection is back, and log what could not be restored."""
         for failure in recovered.failed:
-            _log.warning("recovery could not restore %s", failure)
+            self._log(logging.WARNING, "recovery could not restore %s", failure)
         self._tell(self.on_recovery, recovered)
 
     def _tell_confirmed(self) -> None:
@@ -136,7 +146,8 @@ class Hooks:
             is_full = self._events >= EVENTS_MAX
             self._events += not is_full
         if is_full:
-            _log.error("%d calls of hooks wait; %r is not called with %r", EVENTS_MAX, hooks, arguments)
+            text = "%d calls of hooks wait; %r is not called with %r"
+            self._log(logging.ERROR, text, EVENTS_MAX, list(hooks), arguments)
             return
 
         def tell() -> None:
@@ -145,6 +156,9 @@ class Hooks:
             self._call(hooks, *arguments)
 
         self._later(tell)
+
+    def _log(self, level: int, text: str, *arguments: object) -> None:
+        self._log_later(lambda: _log.log(level, text, *arguments))
 
     def _call(self, hooks: list[Callable[..., object]], *arguments: Any) -> None:
         for hook in list(hooks):

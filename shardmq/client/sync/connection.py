@@ -111,13 +111,14 @@ class Connection(HookRegistration, AdministrationRequests, PolicyRequests, Stati
         """Seconds each answer is waited for."""
         self._workers = WorkerPool(workers, f"shardmq worker {addresses[0]}")
         self._hook_workers = WorkerPool(1, f"shardmq hooks {addresses[0]}")
-        self._hooks = Hooks(SerialExecutor(self._hook_workers).do)
+        self._log_worker = WorkerPool(1, f"shardmq log {addresses[0]}")
+        self._hooks = Hooks(SerialExecutor(self._hook_workers).do, self._log_worker.do)
         self._meter: MetricsCounter | None = None
         self._reporter: MetricsReporter | None = None
         if counter is not None:
             self._meter = MetricsCounter(counter, self._report)
         self._core = ConnectionCore(addresses[0], heartbeat, recovery is not None, self._hooks, self._meter)
-        reconnect = Reconnect(addresses, tls, recovery, timeout)
+        reconnect = Reconnect(addresses, tls, recovery, timeout, self._log_worker.do)
         self._transport = Transport(self._core, reconnect, timeout, properties)
         self._properties = properties
         if self._meter is not None:
@@ -215,6 +216,7 @@ class Connection(HookRegistration, AdministrationRequests, PolicyRequests, Stati
     def _end_workers(self) -> None:
         self._workers.stop()
         self._hook_workers.stop()
+        self._log_worker.stop()
         if self._reporter is not None:
             self._reporter.stop(CLOSE_SECONDS)
 

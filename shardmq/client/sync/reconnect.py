@@ -5,7 +5,8 @@ import select
 import socket
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from shardmq.client.api.defaults import DIAL_SECONDS, RESTORE_PAUSE_SECONDS
 from shardmq.client.api.recovery import Backoff, Recovery
@@ -24,15 +25,22 @@ class Reconnect:
         tls: the program's context.
         recovery: when to try again; None for never.
         timeout: seconds that one try may take.
+        log_later: has a job done that writes to the log, on another thread than the one that recovers.
     """
 
     def __init__(
-        self, addresses: Sequence[Address], tls: ssl.SSLContext | None, recovery: Recovery | None, timeout: float
+        self,
+        addresses: Sequence[Address],
+        tls: ssl.SSLContext | None,
+        recovery: Recovery | None,
+        timeout: float,
+        log_later: Callable[[Callable[[], None]], object],
     ) -> None:
         self._addresses = addresses
         self._tls = tls
         self._backoff = Backoff(recovery, addresses) if recovery is not None else None
         self._timeout = timeout
+        self._log_later = log_later
         self._stop_reader, self._stop_writer = socket.socketpair()  # readable once: when all is to end
         self._stop_poll = select.poll()  # a program's file descriptors may be too many for select.select()
         self._stop_poll.register(self._stop_reader, select.POLLIN)
@@ -76,7 +84,8 @@ class Reconnect:
             try:
                 return self._dial(address, min(self._timeout, DIAL_SECONDS))
             except ConnectionLost as fault:
-                _log.debug("recovery: %s", fault)
+                if _log.isEnabledFor(logging.DEBUG):
+                    self._log_later(partial(_log.debug, "recovery: %s", fault))
         raise ConnectionLost(
             f"the connection to {peer} was lost, and the recovery given up after {time.monotonic() - began:.0f} s"
         )

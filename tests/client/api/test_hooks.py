@@ -1,10 +1,12 @@
 """What a program hears of its connection: hooks, metrics, what comes back."""
 
+import logging
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from operator import call
 
 import pytest
 
@@ -15,7 +17,7 @@ from shardmq.client.sync.workers import SerialExecutor, WorkerPool
 from shardmq.cmd.run.broker import Broker
 from shardmq.message import record as records
 from shardmq.protocol.native.operations.basic import BasicAck, BasicPublish, BasicRefused
-from shardmq.protocol.native.operations.connection import ConnectionBlocked, ConnectionUnblocked
+from shardmq.protocol.native.operations.connection import ConnectionBlocked, ConnectionUnblocked, Refused
 from shardmq.protocol.native.operations.topology import QueueDeclare
 from tests.client.peers import Conversation, Script
 
@@ -87,7 +89,7 @@ def test_events_wait_for_a_hook_that_hangs_up_to_a_number_and_are_logged_from_th
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     waiting: list[Callable[[], None]] = []
-    hooks = Hooks(waiting.append)
+    hooks = Hooks(waiting.append, call)
     told: list[str] = []
     hooks.on_blocked.append(told.append)
     for number in range(EVENTS_MAX + 2):
@@ -103,7 +105,7 @@ def test_events_wait_for_a_hook_that_hangs_up_to_a_number_and_are_logged_from_th
 
 def test_every_confirm_is_told_of_though_many_come_while_others_are_told() -> None:
     workers = WorkerPool(1, "hooks")
-    hooks = Hooks(SerialExecutor(workers).do)
+    hooks = Hooks(SerialExecutor(workers).do, call)
     told = [0]
     everything = threading.Event()
 
@@ -237,6 +239,44 @@ def test_who_was_told_that_publishes_are_blocked_is_told_when_the_connection_is_
         may_go.set()
         assert unblocked.wait(60)
         assert connection.blocked is None
+
+
+def test_records_of_the_log_may_be_published_over_the_connection_that_they_are_about(peer: Peer) -> None:
+    declared = {"queue": "q", "messages": 0, "consumers": 0}
+    said: list[BasicPublish] = []
+
+    def second(talk: Conversation) -> None:
+        talk.open()
+        declaring = talk.next(QueueDeclare)
+        talk.send(Refused(declaring.request, 1, 530, "the limit of queues is 0"))
+        said.append(talk.next(BasicPublish))
+        talk.confirm(said[0])
+        talk.read_to_end()
+
+    second_url = peer(second)
+
+    def first(talk: Conversation) -> None:
+        talk.open()
+        talk.answer(talk.next(QueueDeclare), declared)
+
+    published = threading.Event()
+
+    class Publishing(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            channel.basic_publish("", "log", record.getMessage().encode())
+            published.set()
+
+    logger, handler = logging.getLogger("shardmq.client"), Publishing(logging.WARNING)
+    connection = shardmq.connect([peer(first), second_url])
+    channel = connection.channel()
+    logger.addHandler(handler)
+    try:
+        channel.queue_declare("q")
+        assert published.wait(60)
+    finally:
+        logger.removeHandler(handler)
+    connection.close()
+    assert b"could not restore queue 'q'" in said[0].records
 
 
 def test_close_returns_at_once_while_publishes_are_blocked(peer: Peer) -> None:

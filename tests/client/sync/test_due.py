@@ -3,6 +3,7 @@
 import select
 from collections.abc import Callable, Iterator
 from functools import partial
+from operator import call
 from typing import Any
 
 import pytest
@@ -32,7 +33,7 @@ def idle() -> Iterator[Callable[[], tuple[ConnectionCore, Transport]]]:
     def make() -> tuple[ConnectionCore, Transport]:
         address = parse("shardmq://127.0.0.1/")
         core = ConnectionCore(address, 0)
-        transport = Transport(core, Reconnect([address], None, None, 1.0), 1.0, {})
+        transport = Transport(core, Reconnect([address], None, None, 1.0, call), 1.0, {})
         made.append(transport)
         return core, transport
 
