@@ -95,6 +95,7 @@ class CutNetwork:
         with gateway, contextlib.suppress(OSError):
             while data := gateway.recv(1 << 16):
                 client.sendall(data)
+            client.shutdown(socket.SHUT_RDWR)
 
 
 def test_an_exclusive_consumer_comes_back_once_the_gateway_knows_that_the_old_one_is_gone(broker: Broker) -> None:

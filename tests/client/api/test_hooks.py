@@ -231,13 +231,15 @@ def test_who_was_told_that_publishes_are_blocked_is_told_when_the_connection_is_
         assert may_go.wait(60)
 
     with shardmq.connect([peer(first), second_url]) as connection:
-        blocked, unblocked = threading.Event(), threading.Event()
+        blocked, unblocked, back = threading.Event(), threading.Event(), threading.Event()
         connection.on_blocked(lambda _: blocked.set())
         connection.on_unblocked(unblocked.set)
+        connection.on_recovery(lambda _: back.set())
         assert blocked.wait(60)
         assert not unblocked.is_set()
         may_go.set()
         assert unblocked.wait(60)
+        assert back.wait(60)
         assert connection.blocked is None
 
 
