@@ -271,7 +271,7 @@ def amqplain(answer: ConnectionStartOk, _certificate_name: str | None) -> Claim:
         table, _ = decode_table(len(answer.response).to_bytes(4, "big") + answer.response, 0)
     except (IndexError, struct.error, UnicodeDecodeError):
         raise AmqpError(ReplyCode.SYNTAX_ERROR, "AMQPLAIN auth info is no field table", answer.id) from None
-    user, password = _text(table.get("LOGIN")), _text(table.get("PASSWORD"))
+    user, password = _text(table.get("LOGIN"), "replace"), _text(table.get("PASSWORD"), "surrogateescape")
     if user is None or password is None:
         text = "AMQPLAIN auth info is missing LOGIN or PASSWORD field"
         raise AmqpError(ReplyCode.SYNTAX_ERROR, text, answer.id)
@@ -283,9 +283,9 @@ def external(_answer: ConnectionStartOk, certificate_name: str | None) -> Claim:
     return certificate_name or "", None
 
 
-def _text(value: object) -> str | None:
+def _text(value: object, errors: str) -> str | None:
     if isinstance(value, bytes):
-        return value.decode(errors="surrogateescape")
+        return value.decode(errors=errors)
     return value if isinstance(value, str) else None
 
 

@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import hmac
 import ipaddress
+import logging
 import os
 import secrets
 import time
@@ -27,6 +28,7 @@ from shardmq.gateway.state.gateway import GatewayState
 from shardmq.limits import HANDSHAKE_SECONDS, NAME_BYTES_MAX
 from shardmq.topology.entities import LOOPBACK_ONLY, MANAGEMENT_TAGS
 from shardmq.topology.parameters.shovel import RUNNER, RUNNER_SECRET
+from shardmq.topology.passwords import password_bytes
 
 REMEMBERED_SECONDS: Final = 3600.0
 REMEMBERED_MAX: Final = 4096
@@ -36,6 +38,8 @@ AMQP: Final = "amqp091"
 NATIVE: Final = "shardmq"
 HTTP: Final = "http"
 """Protocols, as counts of logins name them."""
+
+_log = logging.getLogger(__name__)
 
 Then = Callable[[ConnectionFault | None], None]
 """Called once: with nothing, or with what was wrong."""
@@ -163,6 +167,10 @@ class Authenticator:
             except ConnectionFault as refused:
                 fault = refused
                 self.complain(peer, login.user, refused.text)
+            except Exception:  # noqa: BLE001  nobody is let in yet: what a stranger says ends nothing
+                _log.exception("the login of user %r from %s could not be checked", login.user[:NAME_BYTES_MAX], peer)
+                text = "the login could not be checked; the log of the broker says why"
+                fault = AuthenticationFailed(text, ReplyCode.INTERNAL_ERROR)
             then(fault)
 
         task = asyncio.create_task(run())
@@ -197,7 +205,8 @@ class Authenticator:
 
     def _check_runner(self, password: str) -> None:
         """Let the process in that runs shovels: the supervisor has given both of us the secret."""
-        if not self._runner_secret or not hmac.compare_digest(password.encode(), self._runner_secret.encode()):
+        secret = password_bytes(self._runner_secret)
+        if not secret or not hmac.compare_digest(password_bytes(password), secret):
             raise AuthenticationFailed(f"user '{RUNNER}' is not known, or the password is wrong")
 
     async def _check_password(self, who: Who, password: str) -> None:
@@ -245,7 +254,7 @@ class Authenticator:
         return "" if user is None else user.password
 
     def _proof(self, stored: str, password: str) -> bytes:
-        return hmac.digest(self._key, f"{stored}\0{password}".encode(errors="surrogateescape"), hashlib.sha256)
+        return hmac.digest(self._key, password_bytes(f"{stored}\0{password}"), hashlib.sha256)
 
     def _is_known(self, name: str, stored: str, password: str) -> bool:
         """Whether the password was right a while ago, and still is."""

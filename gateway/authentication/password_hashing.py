@@ -112,11 +112,15 @@ class PasswordHashing:
                 self._clean_free += 1
             else:
                 self._is_nice_free = True
-            is_right = compared.result()
-            if is_right:
+            fault = compared.exception()
+            if fault is None and compared.result():
                 self._found(job.who.user, stored, job.password)
-            if not job.answer.cancelled():
-                job.answer.set_result(is_right)
+            if job.answer.cancelled():
+                pass  # nobody waits for it any more
+            elif fault is None:
+                job.answer.set_result(compared.result())
+            else:
+                job.answer.set_exception(fault)
             self._go_on()
 
         compared.add_done_callback(end)

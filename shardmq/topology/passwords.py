@@ -59,7 +59,7 @@ def hash_password(password: str) -> str:
 def rabbitmq_hash(password: str) -> str:
     """Hash a password with a new salt as RabbitMQ's `password_hash` has it: SHA-256, in base64."""
     salt = secrets.token_bytes(RABBIT_SALT_BYTES)
-    return base64.b64encode(salt + hashlib.sha256(salt + password.encode()).digest()).decode()
+    return base64.b64encode(salt + hashlib.sha256(salt + password_bytes(password)).digest()).decode()
 
 
 def verify_password(password: str, encoded: str) -> bool:
@@ -169,17 +169,17 @@ def _read_rabbit(algorithm: str, fields: list[str]) -> tuple[bytes, Callable[[st
         raise ValueError(
             f"salt and hash are {len(salt)} and {len(digest)} bytes, which is no {algorithm} of RabbitMQ's"
         )
-    return digest, lambda password: hashlib.new(algorithm, salt + _bytes(password)).digest()
+    return digest, lambda password: hashlib.new(algorithm, salt + password_bytes(password)).digest()
 
 
-def _bytes(password: str) -> bytes:
+def password_bytes(password: str) -> bytes:
     """A password's bytes. AMQP clients send bytes; those that are not UTF-8 come here as surrogates."""
     return password.encode(errors="surrogateescape")
 
 
 def _scrypt(password: str, salt: bytes, cost: int, block_size: int, parallelism: int) -> bytes:
     return hashlib.scrypt(
-        _bytes(password), salt=salt, n=cost, r=block_size, p=parallelism, maxmem=MEMORY_BYTES_MAX, dklen=32
+        password_bytes(password), salt=salt, n=cost, r=block_size, p=parallelism, maxmem=MEMORY_BYTES_MAX, dklen=32
     )
 
 
