@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from shardmq.bus.messages.shard import Publish
-from shardmq.errors import PreconditionFailed, RequestError
+from shardmq.errors import InvalidRequest, PreconditionFailed, RequestError
 from shardmq.gateway.links.publishes.fan_out import FanOut, FanOutOfMany
 from shardmq.gateway.links.publishes.publish_plan import PublishPlan
 from shardmq.gateway.links.shard import ShardLink
@@ -15,13 +15,16 @@ from shardmq.gateway.session.client import Client
 from shardmq.gateway.session.publish_split import PublishPart, PublishSplitter, is_uniform
 from shardmq.gateway.state.routes import Route, Routes, RouteTurns
 from shardmq.gateway.state.turns import TURN_BITS, turn_of_keyed, turns_of
-from shardmq.limits import FRAMED_PRODUCERS, KEYED_NUMBERS
+from shardmq.limits import FRAMED_PRODUCERS, KEYED_NUMBERS, NAME_BYTES_MAX
 from shardmq.message.record import Record
 from shardmq.message.record_batch import KEYED, MANDATORY, PERSISTENT, RecordBatch
 from shardmq.protocol.native.operations.basic import BasicPublish
 
 PLANS_MAX: Final = 4096
 """Plans remembered for each channel; past it all are forgotten."""
+
+SHORT_KEY: Final = NAME_BYTES_MAX // 4
+"""A key of so many characters is short enough, whatever they are."""
 
 
 def _in_turn(turns: RouteTurns, publish: BasicPublish) -> Route | None:
@@ -30,6 +33,16 @@ def _in_turn(turns: RouteTurns, publish: BasicPublish) -> Route | None:
         return turns.take()
     taken = turns_of(publish)
     return turns.at(taken[0][2]) if len(taken) == 1 else None
+
+
+def _check_key(key: str) -> None:
+    """Make sure that a routing key is no longer than AMQP has them: every protocol's consumers get it.
+
+    Raises:
+        InvalidRequest: it is longer.
+    """
+    if len(key) > SHORT_KEY and len(key.encode()) > NAME_BYTES_MAX:
+        raise InvalidRequest(f"routing key '{key[:32]}…' is over {NAME_BYTES_MAX} bytes of UTF-8; use a shorter one")
 
 
 class ChannelPublisher:
@@ -86,8 +99,7 @@ class ChannelPublisher:
         client = self.client
         state = client.state
         state.changed()  # before all else: it notes the time of this pass
-        exchange, key = publish.exchange, publish.routing_key
-        request, count = publish.request, publish.count
+        exchange, key, request, count = publish.exchange, publish.routing_key, publish.request, publish.count
         self.published += count
         is_plain = not (publish.delay_ms or publish.transaction or publish.producer == 0 or records is not None)
         is_plain = is_plain and not 0 < publish.growth < state.topology.grown_to
@@ -98,6 +110,7 @@ class ChannelPublisher:
                 client.front.hold_publishing(link)
             return
         try:
+            _check_key(key)
             client.permissions.check_write(exchange)
             client.permissions.check_topic("write", exchange, key)
             if publish.transaction:

@@ -52,6 +52,12 @@ def text(value: Any) -> str | None:
     return None if type(value) is str else "a string"
 
 
+def routing_key(value: Any) -> str | None:
+    """Check for a routing key, which is a short string in AMQP."""
+    is_key = type(value) is str and len(value.encode(errors="replace")) <= NAME_BYTES_MAX
+    return None if is_key else f"a string of at most {NAME_BYTES_MAX} bytes"
+
+
 def boolean(value: Any) -> str | None:
     """Check for a boolean."""
     return None if type(value) is bool else "true or false"
@@ -112,7 +118,7 @@ QUEUE_ARGUMENTS: Final[Mapping[str, Check]] = {
     "x-single-active-consumer": boolean,
     "x-delivery-limit": integer(0, LENGTH_MAX),
     "x-dead-letter-exchange": text,
-    "x-dead-letter-routing-key": text,
+    "x-dead-letter-routing-key": routing_key,
     "x-dead-letter-strategy": one_of("at-least-once", "at-most-once"),  # the broker always works as with the first
     "x-consumer-timeout": integer(1, DELAY_MS_MAX),
     "x-consumer-timeout-action": one_of("requeue", "dead-letter"),
@@ -203,7 +209,7 @@ MEMBER_ARGUMENTS: Final[Mapping[str, Check]] = {
     "x-group-type": one_of("ordered", "shared"),
     "x-delivery-limit": integer(0, LENGTH_MAX),
     "x-dead-letter-exchange": text,
-    "x-dead-letter-routing-key": text,
+    "x-dead-letter-routing-key": routing_key,
 }
 """The arguments of consumers that are members of groups, beside those of all."""
 

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from shardmq.protocol.amqp.events import BODY, END, FRAME_OVERHEAD, HEADER, HEARTBEAT, METHOD
 from shardmq.protocol.amqp.methods import codec as methods
 from shardmq.protocol.amqp.methods.basic import BasicDeliver
-from shardmq.protocol.amqp.methods.fields import Method
+from shardmq.protocol.amqp.methods.fields import SHORTSTR_BYTES_MAX, Method, shortstr_bytes
 
 ENVELOPES_KEPT: Final = 16_384
 """Envelopes remembered, of all connections: some hundred bytes each. With 10,000 queues in turn and fewer than those,
@@ -92,6 +92,8 @@ class Envelope(NamedTuple):
 def envelope(channel: int, consumer_tag: str, redelivered: bool, exchange: str, routing_key: str) -> Envelope:
     """The envelope of deliveries with these values in their basic.deliver; the last ones made are remembered."""
     tag, source, key = consumer_tag.encode(), exchange.encode(), routing_key.encode()
+    if len(key) > SHORTSTR_BYTES_MAX:
+        key = shortstr_bytes(routing_key)
     size = _DELIVER_BYTES + len(tag) + len(source) + len(key)
     before = b"%b%b%c%b" % (_FRAME.pack(METHOD, channel, size), _DELIVER, len(tag), tag)
     start = _START.pack(HEADER, channel)

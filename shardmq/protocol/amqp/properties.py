@@ -19,6 +19,7 @@ from shardmq.errors import ReplyCode
 from shardmq.limits import PROPERTIES_BYTES_MAX
 from shardmq.message.properties import Properties
 from shardmq.protocol.amqp.errors import AmqpError
+from shardmq.protocol.amqp.methods.fields import SHORTSTR_BYTES_MAX
 from shardmq.protocol.amqp.tables import (
     decode_table,
     encode_entry,
@@ -55,9 +56,6 @@ NO_TABLE: Final = b"\x00\x00\x00\x00"
 LIST_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - 8 - 12
 """The largest list that the broker writes, in bytes. With its frame and content header it fits into the largest frame
 that is offered to clients. Properties of native clients can be larger as a list than they were."""
-
-SHORTSTR_BYTES_MAX: Final = 255
-"""The longest short string, in bytes; its length is an octet."""
 
 DEATHS: Final = "x-death"
 """The header with the history of a dead letter."""

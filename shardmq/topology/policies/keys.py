@@ -10,7 +10,17 @@ from typing import Any, Final
 
 from shardmq.errors import InvalidRequest
 from shardmq.limits import DELAY_MS_MAX, LIFE_MS_MAX
-from shardmq.topology.arguments import LENGTH_MAX, SEGMENT_BYTES_MAX, Check, age, integer, one_of, retry_delays, text
+from shardmq.topology.arguments import (
+    LENGTH_MAX,
+    SEGMENT_BYTES_MAX,
+    Check,
+    age,
+    integer,
+    one_of,
+    retry_delays,
+    routing_key,
+    text,
+)
 from shardmq.topology.expressions import EXPRESSION_MAX, expression_fault
 
 APPLY_TO: Final = ("all", "exchanges", "queues", "classic_queues", "quorum_queues", "streams")
@@ -58,7 +68,7 @@ _SIZE: Final = integer(0, LENGTH_MAX)
 SETTINGS: Final[Mapping[str, Setting]] = {
     "alternate-exchange": _idle(text, "alternate exchange name"),
     "dead-letter-exchange": Setting(text, "dead letter exchange name", "x-dead-letter-exchange"),
-    "dead-letter-routing-key": Setting(text, "dead letter routing key", "x-dead-letter-routing-key"),
+    "dead-letter-routing-key": Setting(routing_key, "dead letter routing key", "x-dead-letter-routing-key"),
     "dead-letter-strategy": _idle(one_of("at-most-once", "at-least-once"), "dead letter strategy", "stream"),
     "message-ttl": _number(0, LIFE_MS_MAX, "message TTL", "x-message-ttl"),
     "expires": _number(1, LIFE_MS_MAX, "queue expiry", "x-expires"),

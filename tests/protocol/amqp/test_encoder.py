@@ -3,6 +3,7 @@
 import pytest
 
 from shardmq.protocol.amqp import encoder
+from shardmq.protocol.amqp.events import END
 from shardmq.protocol.amqp.methods.basic import BasicDeliver
 from tests.protocol.amqp.bytestreams import PERSISTENT_LIST
 
@@ -78,3 +79,12 @@ def test_a_consumer_tag_may_be_any_text() -> None:
     tag = "ü" * 127
     assert together(1, [b"\0\0"], [b"x"], tag) == one_by_one(1, [b"\0\0"], [b"x"], tag)
     assert together(1, [b"\0\0"], [b"x"], "") == one_by_one(1, [b"\0\0"], [b"x"], "")
+
+
+@pytest.mark.parametrize("key", ["k" * 256, "é" * 200, "\u4e16" * 200, "k" * 100_000])
+def test_a_key_that_is_too_long_is_cut_between_two_characters(key: str) -> None:
+    behind = encoder.envelope(3, "c", False, "e", key).behind
+    size, cut = behind[3], behind[4 : behind.index(END, 4 + behind[3])]
+    assert behind[:3] == b"\0\1e"
+    assert size == len(cut) <= 255 < size + 4
+    assert key.startswith(cut.decode())

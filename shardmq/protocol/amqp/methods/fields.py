@@ -23,6 +23,9 @@ LongStr = Annotated[bytes, "longstr"]
 Bit = Annotated[bool, "bit"]
 Arguments = Annotated[Table, "table"]
 
+SHORTSTR_BYTES_MAX: Final = 255
+"""The longest short string, in bytes; its length is an octet."""
+
 Reader = Callable[[bytes, int], tuple[Any, int]]
 """Reads a field at an offset; returns it, and where the next begins. Raises IndexError or struct.error past the end."""
 
@@ -54,10 +57,17 @@ def _longstr(payload: bytes, at: int) -> tuple[bytes, int]:
     return payload[at + 4 : end], end
 
 
-def _encode_shortstr(value: str) -> bytes:
+def shortstr_bytes(value: str) -> bytes:
+    """A short string's bytes without their length; a text that is too long is cut.
+
+    Reply texts may be so long, and routing keys of stores that were written before keys were checked everywhere.
+    """
     data = value.encode(errors="backslashreplace")
-    if len(data) > 255:  # reply texts alone may be so long: names were checked when they came in
-        data = data[:255].decode(errors="ignore").encode()
+    return data if len(data) <= SHORTSTR_BYTES_MAX else data[:SHORTSTR_BYTES_MAX].decode(errors="ignore").encode()
+
+
+def _encode_shortstr(value: str) -> bytes:
+    data = shortstr_bytes(value)
     return bytes((len(data),)) + data
 
 
