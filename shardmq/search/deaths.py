@@ -1,12 +1,15 @@
 """What messages died of, where and when, as their `x-death` says; and dead letters that were found, by that."""
 
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from shardmq.message.json_values import plain
 
 GROUPS_MAX = 256
 """Pairs of a queue and a reason in one answer."""
+
+SECONDS_MAX: Final = 253_402_300_799
+"""The last second of the year 9999: no death is later."""
 
 Group = tuple[str, str, int | None, int | None, list[tuple[int, int]]]
 """Where and of what messages died, the first and the last of these deaths, ms since 1970, and where they lie now."""
@@ -37,9 +40,11 @@ def last_death(headers: dict[str, Any] | None) -> Death | None:
 
 
 def _time_ms(when: Any) -> int | None:
+    """A time of death, whatever a publisher has written there; None where it is none that can be passed on."""
     if isinstance(when, datetime):
-        return int(when.timestamp()) * 1000
-    return when * 1000 if isinstance(when, int) and not isinstance(when, bool) else None
+        when = int(when.timestamp())
+    is_time = isinstance(when, int) and not isinstance(when, bool) and 0 <= when <= SECONDS_MAX
+    return when * 1000 if is_time else None
 
 
 class DeathGroups:

@@ -98,9 +98,12 @@ class Condition:
             value = value.decode(errors="replace")
         if _kind(value) is not _kind(wanted):
             return self._compare is operator.ne
-        if self._compare in (operator.eq, operator.ne) or isinstance(value, str | int | float):
+        if self._compare not in (operator.eq, operator.ne) and not isinstance(value, str | int | float):
+            return False  # null, lists and tables have no order
+        try:
             return self._compare(value, wanted)
-        return False  # null, lists and tables have no order
+        except RecursionError:  # both nest as deep as could just be read
+            return self._compare is operator.ne
 
 
 def _kind(value: Any) -> type:
@@ -112,7 +115,7 @@ def _literal(text: str) -> Any:
     """What a value is compared with: JSON, or a text without quotation marks."""
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError, ValueError):  # it nests too deep, or is no UTF-8
         return text
 
 

@@ -8,8 +8,6 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-import regex
-
 from shardmq.errors import InvalidRequest
 from shardmq.message import keyed_records
 from shardmq.message.properties import Properties
@@ -20,7 +18,7 @@ from shardmq.search.bodies import GZIP, Unreadable, decompressed, document, read
 from shardmq.search.deaths import Death, last_death
 from shardmq.search.filters import DeathFilters, SearchFilters
 from shardmq.search.json_paths import Condition
-from shardmq.topology.expressions import check_expression
+from shardmq.topology.expressions import read_expression
 
 REGEX_SECONDS: Final = 0.005
 """Looking through one body with a regular expression: most take microseconds. A few, as `(a|aa)+$`, take twice as long
@@ -61,9 +59,7 @@ class Matcher:
         self._key = re.compile(fnmatch.translate(filters.key)).match if filters.key else None
         self._headers = filters.headers
         self._text = filters.text.encode(errors="surrogatepass")
-        if filters.regex:
-            check_expression("the expression for bodies", filters.regex)
-        self._regex = regex.compile(filters.regex) if filters.regex else None
+        self._regex = read_expression("the expression for bodies", filters.regex) if filters.regex else None
         self._conditions = [Condition(text) for text in filters.json]
         self._id = filters.message_id.encode(errors="surrogatepass")
         self._looks_inside = bool(self._text or self._regex or self._conditions)

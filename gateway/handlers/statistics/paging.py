@@ -9,6 +9,7 @@ import regex
 from shardmq.errors import InvalidRequest
 from shardmq.protocol.native.operations.statistics import StatsList
 from shardmq.search.bounded import BoundedSearch
+from shardmq.topology.expressions import read_expression
 
 FILTER_SECONDS: Final = 0.1
 """A regular expression may take this long with all names together: nobody else is served meanwhile."""
@@ -79,10 +80,7 @@ def name_filter(operation: StatsList) -> Callable[[Iterable[Item], Callable[[Ite
     if not operation.use_regex:
         part = operation.name.lower()
         return lambda items, name_of: [item for item in items if part in name_of(item).lower()]
-    try:
-        pattern = regex.compile(operation.name, regex.IGNORECASE)
-    except (regex.error, RecursionError) as error:
-        raise InvalidRequest(f"the name filter '{operation.name}' is no regular expression: {error}") from error
+    pattern = read_expression("the name filter", operation.name, regex.IGNORECASE)
 
     def keep(items: Iterable[Item], name_of: Callable[[Item], str]) -> list[Item]:
         expression = BoundedSearch(pattern, FILTER_SECONDS)

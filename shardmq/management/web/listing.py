@@ -8,8 +8,10 @@ from typing import Any, Final
 
 import regex
 
+from shardmq.errors import InvalidRequest
 from shardmq.management.web.errors import ApiError
 from shardmq.search.bounded import BoundedSearch
+from shardmq.topology.expressions import read_expression
 
 Row = dict[str, Any]
 
@@ -112,9 +114,10 @@ class NameFilter:
         self._expression: BoundedSearch | None = None
         if self._part and query.get("use_regex", "").lower() == "true":
             try:
-                self._expression = BoundedSearch(regex.compile(query["name"], regex.IGNORECASE), MATCH_SECONDS)
-            except (regex.error, RecursionError) as fault:
-                raise ApiError.bad_request(f"name is no regular expression: {fault}") from fault
+                pattern = read_expression("the name filter", query["name"], regex.IGNORECASE)
+            except InvalidRequest as fault:
+                raise ApiError.of(fault) from fault
+            self._expression = BoundedSearch(pattern, MATCH_SECONDS)
 
     def keep(self, rows: list[Row]) -> list[Row]:
         """The rows that have it.
