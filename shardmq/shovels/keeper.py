@@ -96,12 +96,10 @@ class Keeper:
         """
         rows = await connection.topology("parameters")
         wanted = {(row["vhost"], row["name"]): row for row in rows if row["component"] == SHOVEL}
-        for shovel in self._shovels.values():
-            shovel.check()
         over = [
             place
             for place, shovel in self._shovels.items()
-            if place not in wanted or wanted[place]["generation"] != shovel.generation
+            if place not in wanted or wanted[place]["generation"] != shovel.generation or shovel.is_broken
         ]
         await asyncio.gather(*(self._shovels.pop(place).stop() for place in over))
         self._unreadable = {place: known for place, known in self._unreadable.items() if place in wanted}

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
@@ -18,6 +19,9 @@ from shardmq.urls import split_url
 
 CLOSE_SECONDS: Final = 5.0
 """For the ends of a shovel to close."""
+
+BROKEN_SECONDS: Final = 5.0
+"""Pause after what nobody expected, at the least."""
 
 CHECK_SECONDS: Final = 1.0
 """Between two looks at whether the destination is still there."""
@@ -40,13 +44,14 @@ class Shovel:
     Attributes:
         generation: of the parameter.
         is_done: whether it has moved all that it was to move.
+        is_broken: whether it failed as nobody expected: it is begun anew, from what the broker has stored of it.
     """
 
     def __init__(self, row: dict[str, Any], settings: ShovelSettings, here: Callable[[str], str], store: Store) -> None:
         self.vhost: str = row["vhost"]
         self.name: str = row["name"]
         self.generation: int = row["generation"]
-        self.is_done = False
+        self.is_done = self.is_broken = False
         self._settings = settings
         self._here = here
         self._is_local = is_local(settings)
@@ -72,11 +77,6 @@ class Shovel:
             "progress": self._progress.stored,
         }
 
-    def check(self) -> None:
-        """Raise what has ended it against all expectations: a bug, for which its process begins anew."""
-        if self._task.done() and not self._task.cancelled():
-            self._task.result()
-
     async def stop(self) -> None:
         """End it."""
         self._task.cancel()
@@ -96,6 +96,13 @@ class Shovel:
                 if not pause:
                     return
                 await asyncio.sleep(pause)
+            except Exception as fault:  # noqa: BLE001  it has all to itself, and others are to go on
+                said = scrubbed("".join(traceback.format_exception(fault)), self._settings)
+                _log.error("shovel '%s' in vhost '%s' is begun anew: %s", self.name, self.vhost, said)
+                self._failed(f"{type(fault).__name__}: {fault}")
+                await asyncio.sleep(max(pause, BROKEN_SECONDS))
+                self.is_broken = True
+                return
 
     async def _move(self) -> None:
         """Move until all is moved.

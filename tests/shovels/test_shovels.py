@@ -313,3 +313,25 @@ def test_the_terminal_adds_lists_restarts_and_deletes(here: Broker, channel: sha
         assert refused.exit_code != 0
         assert said in str(refused.exception if refused.exit_code == 1 else refused.output)
     assert run("delete", "tty") == "Deleted shovel 'tty' in virtual host '/'\n"
+
+
+@pytest.mark.parametrize("uri", ["amqp://é..b/", "amqps://.b/", "amqp://" + "b" * 64 + "é/", "shardmq://é..b/"])
+def test_a_host_that_is_none_ends_no_other_shovel(
+    here: Broker, connection: shardmq.Connection, channel: shardmq.Channel, uri: str
+) -> None:
+    broken, whole, moved = f"broken by {uri}", f"beside {uri}", f"moved beside {uri}"
+    fill(channel, broken, [b"a"])
+    fill(channel, whole, [])
+    put(connection, whole, whole, moved)
+    until(lambda: shovel(connection, whole).get("state") == "running", "it runs")
+    pid = here.pids["shovels"]
+    put(connection, broken, broken, moved, dest_uri=uri)
+    until(lambda: shovel(connection, broken).get("error"), "it says why")
+    fill(channel, whole, [b"b"])
+    until(lambda: ready(connection, moved) == 1, "the other one goes on")
+    assert [message.body for message in taken(channel, moved)] == [b"b"]
+    assert ready(connection, broken) == 1
+    put(connection, broken, broken, moved)
+    until(lambda: ready(connection, moved) == 1, "it is mended")
+    assert [message.body for message in taken(channel, moved)] == [b"a"]
+    assert here.pids["shovels"] == pid
