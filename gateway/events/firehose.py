@@ -39,6 +39,9 @@ WAITING_MAX: Final = 50_000
 BCC_MAX: Final = 10_000
 """Messages whose keys in BCC are known when they are delivered: the last ones."""
 
+GAP_MAX: Final = 1e18
+"""Messages that are left out at most: for the least rates, the number would be infinite."""
+
 BATCH_BYTES: Final = 1 << 20
 """Copies of one publish or delivery go together, about so many bytes at a time."""
 
@@ -214,4 +217,4 @@ class Firehose(OwnPublishes):
 
 def _gap(rate: float) -> int:
     """How many messages are left out before the next one of a sample, each of which is in it by itself."""
-    return int(math.log(1 - random()) / math.log1p(-rate))
+    return int(min(math.log(1 - random()) / math.log1p(-rate), GAP_MAX))

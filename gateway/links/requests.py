@@ -10,6 +10,7 @@ import msgspec
 
 from shardmq.bus.coordinator_link import Reply
 from shardmq.bus.dialer import Dialer
+from shardmq.bus.inquiry import watched
 from shardmq.bus.link import LinkLost
 from shardmq.bus.messages.base import Answer, Call, Refusal, Request, result_of
 from shardmq.bus.messages.reads import EndReservation
@@ -19,6 +20,9 @@ from shardmq.limits import DECLARE_SECONDS, HANDOVER_SECONDS
 
 UNCERTAIN: Final = "stored or not is not certain; publish again"
 """What publishers are told of messages that a shard took in, or did not, before it went away."""
+
+LOSSES_MAX: Final = 1
+"""A shard is asked again for what was under way when it went away, unless that was so the last time, too."""
 
 FOREVER: Final = math.inf
 """A consumer that runs is resumed however long its shard was away."""
@@ -30,6 +34,7 @@ class _Asked:
     reply: Reply
     deadline: float
     place: int = 0
+    losses: int = 0  # how often the shard went away while it was under way
 
 
 def _is_start_of_a_consumer(asked: _Asked) -> bool:
@@ -106,6 +111,7 @@ class Requests:
             reply: called with the result, a Got, or a RequestError.
             seconds: until it is given up.
         """
+        reply = watched(reply)
         if self._dialer.is_open:
             self._send(_Asked(message, reply, time.monotonic() + seconds if message.may_repeat else math.inf))
         elif message.may_repeat:
@@ -201,13 +207,22 @@ class Requests:
         """Have requests wait for the shard to be back, and refuse those that may not be repeated."""
         self._answered = self._handled = -1
         self._waits_until = time.monotonic() + HANDOVER_SECONDS if lost.is_settled else 0.0
+        for each in self._asked.values():
+            each.losses += not lost.is_settled
         asked = [*self._early, *self._asked.values()]
         self._early, self._asked = [], {}
-        # Nearly every request may be asked twice; their deadlines stand. Consumers are started anew.
+        # Nearly every request may be asked twice, and their deadlines stand. Consumers are started anew.
         starts = [each for each in asked if _is_start_of_a_consumer(each)]
         self._starts.update((each.message.consumer, each.reply) for each in starts)
         for each in [each for each in asked if not _is_start_of_a_consumer(each)]:
-            if each.message.may_repeat:
+            if each.losses > LOSSES_MAX and each.deadline < FOREVER:
+                each.reply(
+                    Timeout(
+                        f"{self._name} went away twice before it answered, and is not asked again, as this may be why: "
+                        f"it was done or not, which is not certain; see its log ({lost.reason})"
+                    )
+                )
+            elif each.message.may_repeat:
                 self._waiting.append(each)
             elif not lost.is_settled:
                 each.reply(

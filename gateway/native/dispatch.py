@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from shardmq.bus.coordinator_link import Outcome, Reply
+from shardmq.bus.inquiry import Inquiry
 from shardmq.bus.messages.reads import Peek, SeenBatch
 from shardmq.errors import ChannelError, ConnectionFault, NotAllowed, ReplyCode, RequestError
 from shardmq.gateway.handlers import administration, lists, policies, reads, topology, transactions
@@ -117,25 +118,40 @@ def _request(channel: NativeChannel, operation: Any) -> None:
     outbox = channel.outbox
     answered = False
 
-    def reply(outcome: Outcome) -> None:
+    def say(outcome: Outcome) -> None:
+        if not (outbox.is_closing or not channel.is_open):
+            _answer(channel, operation, outcome)
+
+    def go_on() -> None:
         nonlocal answered
         answered = True
-        if outbox.is_closing or not channel.is_open:
-            return
-        if isinstance(outcome, RequestError):
-            outbox.send(Refused(operation.request, operation.channel, outcome.code, outcome.text))
-        else:
-            outbox.send(Ok(operation.request, operation.channel, outcome))
-        if channel.is_waiting:
+        if channel.is_waiting and not (outbox.is_closing or not channel.is_open):
             channel.is_waiting = False
             catch_up(channel)
 
+    def reply(outcome: Outcome) -> None:
+        say(outcome)
+        go_on()
+
+    perform = _REQUESTS[type(operation)]
     try:
-        check_nesting(getattr(operation, "arguments", None))
-        _REQUESTS[type(operation)](channel.session_channel, operation, reply)
+        for name in _TABLES[type(operation)]:
+            check_nesting(getattr(operation, name))
+        if operation.only_reads:
+            inquiry = Inquiry(type(operation).__name__, say, go_on)
+            inquiry.run(perform, channel.session_channel, operation, inquiry.reply)
+        else:
+            perform(channel.session_channel, operation, reply)
     except RequestError as error:
         reply(error)
     channel.is_waiting = not answered
+
+
+def _answer(channel: NativeChannel, operation: Any, outcome: Outcome) -> None:
+    if isinstance(outcome, RequestError):
+        channel.outbox.send(Refused(operation.request, operation.channel, outcome.code, outcome.text))
+    else:
+        channel.outbox.send(Ok(operation.request, operation.channel, outcome))
 
 
 def _pull(channel: NativeChannel, operation: TopicPull) -> None:
@@ -144,12 +160,8 @@ def _pull(channel: NativeChannel, operation: TopicPull) -> None:
 
     def reply(outcome: Outcome) -> None:
         channel.pulls -= 1
-        if outbox.is_closing or not channel.is_open:
-            return
-        if isinstance(outcome, RequestError):
-            outbox.send(Refused(operation.request, operation.channel, outcome.code, outcome.text))
-        else:
-            outbox.send(Ok(operation.request, operation.channel, outcome))
+        if not (outbox.is_closing or not channel.is_open):
+            _answer(channel, operation, outcome)
 
     channel.pulls += 1
     try:
@@ -198,3 +210,17 @@ _REQUESTS: Final[Mapping[type[Operation], Callable[[Channel, Any, Reply], None]]
         BasicGet: basic_get,
     }
 )
+
+_TABLES: Final[Mapping[type[Operation], tuple[str, ...]]] = MappingProxyType(
+    {
+        kind: tuple(
+            [
+                name
+                for name in kind.__struct_fields__
+                if name in ("arguments", "definition", "findings", "rows", "value")
+            ]
+        )
+        for kind in _REQUESTS
+    }
+)
+"""Fields in which a client may nest what it likes: all of it travels on, from a stack that is deeper than here."""

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from shardmq.bus.coordinator_link import Outcome, Reply
+from shardmq.bus.inquiry import watched
 from shardmq.bus.messages.shard import Got
 from shardmq.gateway.links.consumer import Consumer
 from shardmq.gateway.session.client import Client
@@ -92,12 +93,16 @@ def look(borrower: Borrower, question: Callable[[Reply], None], reply: Reply) ->
 
     def answered(outcome: Outcome) -> None:
         client.account.arrived(LOOK_BYTES, LOOK_BYTES)
-        reply(outcome)
-        client.front.repay_when_read(LOOK_BYTES)
+        try:
+            reply(outcome)
+        finally:
+            client.front.repay_when_read(LOOK_BYTES)
+
+    then = watched(answered)  # it may be asked later
 
     def grant() -> bool:
         if borrower.is_open:
-            question(answered)
+            question(then)
         return borrower.is_open
 
     client.account.ask(LOOK_BYTES, grant)

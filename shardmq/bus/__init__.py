@@ -9,6 +9,7 @@ holding.py           Envelopes that wait for the replicas on other hosts before 
 transport/           What carries their envelopes: ZMTP by this process itself over ipc, by libzmq over tcp.
 poller.py            Waiting for links and file descriptors without an event loop.
 spinning.py          Staying awake for what comes next, where that has paid.
+inquiry.py           Requests of clients that only read, and fail as nobody expected.
 coordinator_link.py  The coordinator as seen from a process with a topology replica: commands under way, changes
                      coming in.
 messages/            The messages.

@@ -1,10 +1,11 @@
 """The coordinator as seen from a process with a topology replica: commands under way, changes coming in.
 
 While the coordinator is away, a gateway routes by its replica, and commands wait. A command that was under way when the
-link broke is sent again: carrying it out twice has the effect of once, and where a repeated deletion finds nothing, it
-counts as done.
+link broke is sent again, once: carrying it out twice has the effect of once, and where a repeated deletion finds
+nothing, it counts as done.
 """
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from shardmq.bus.dialer import Dialer
+from shardmq.bus.inquiry import watched
 from shardmq.bus.link import LinkLost, LinkOpened
 from shardmq.bus.messages.base import Answer, BusMessage, Call, Inspect, Refusal, Request, result_of
 from shardmq.bus.messages.coordinator import (
@@ -43,6 +45,8 @@ Outcome = Any | RequestError
 
 Reply = Callable[[Outcome], None]
 """Called once with a request's result, or with the error that refused it."""
+
+_log = logging.getLogger(__name__)
 
 Lists = Callable[[str, dict[str, Any] | None], list[dict[str, Any]]]
 """Returns what a gateway has under a noun, or what a query wants of it."""
@@ -86,7 +90,7 @@ class _PendingRequest:
         message: what is asked.
         reply: called with the result, or with the error that refused it.
         deadline: when it is given up, monotonic seconds.
-        is_repeated: it was sent in an earlier session, too.
+        is_repeated: it was sent in an earlier session, too, which ended before it was answered.
     """
 
     message: Request[Any]
@@ -166,7 +170,7 @@ class CoordinatorLink:
 
     def ask(self, message: Request[Any], reply: Reply, seconds: float = DECLARE_SECONDS) -> None:
         """Send a request; the outcome is its answer, or the error that refused it."""
-        asked = _PendingRequest(message, reply, time.monotonic() + seconds)
+        asked = _PendingRequest(message, watched(reply), time.monotonic() + seconds)
         if self.dialer.is_open:
             self._send(asked)
         else:
@@ -253,7 +257,15 @@ class CoordinatorLink:
 
     def _on_call(self, call: Call[Inspect]) -> None:
         noun, query = call.message.noun, call.message.query
-        self.dialer.post(Answer(call.request, self.lists(noun, query) if noun else self._table()))
+        answer: Any
+        try:
+            answer = self.lists(noun, query) if noun else self._table()
+        except Exception as fault:
+            if not noun:
+                raise
+            _log.error("what there is of %s could not be listed, and is left out", noun, exc_info=fault)
+            answer = []
+        self.dialer.post(Answer(call.request, answer))
         self._changed()
 
     def _on_membership(self, message: GroupAssignment | GroupEnded) -> None:
@@ -309,10 +321,13 @@ class CoordinatorLink:
         self._unsaid = None
         asked, self._asked = self._asked, {}
         for each in asked.values():
-            if each.message.may_repeat:
+            if each.message.may_repeat and not each.is_repeated:
                 each.is_repeated = True
                 self._waiting.append(each)
-            else:
+            else:  # what was under way each time that it went away may be why
+                often = "twice " if each.is_repeated else ""
                 each.reply(
-                    Unavailable("the coordinator went away before it answered; look what it has begun, and ask again")
+                    Unavailable(
+                        f"the coordinator went away {often}before it answered; look what it has begun, and ask again"
+                    )
                 )

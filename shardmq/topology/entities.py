@@ -364,7 +364,7 @@ def check_nesting(arguments: Any, depth: int = 0) -> None:
             if not isinstance(key, str):
                 raise InvalidRequest(f"arguments have the key {key!r}; keys are strings")
             check_nesting(value, depth + 1)
-    elif isinstance(arguments, list):
+    elif isinstance(arguments, list | tuple):
         for value in arguments:
             check_nesting(value, depth + 1)
 

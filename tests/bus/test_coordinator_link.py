@@ -95,3 +95,19 @@ def test_a_version_that_nobody_waits_for_is_told_with_what_is_said_next(ends: En
     ends.listener.socket.poll(1000)
     [(_, applied), (_, asked)] = ends.listener.receive()
     assert (applied, asked.message) == (TopologyApplied(3), LookBackup())
+
+
+def test_what_was_under_way_each_time_that_the_coordinator_went_away_is_asked_once_more_alone(ends: Ends) -> None:
+    outcomes: list[Any] = []
+    ends.link.look_backup(outcomes.append)
+    ends.turn_until(lambda: ends.heard == [LookBackup()])
+    ends.restart_listener()
+    ends.turn_until(lambda: ends.heard == [LookBackup()])
+    assert not outcomes
+    ends.restart_listener()
+    ends.turn_until(lambda: bool(outcomes))
+    (refusal,) = outcomes
+    assert isinstance(refusal, Unavailable)
+    assert "went away twice" in refusal.text
+    ends.turn_until(lambda: ends.link.dialer.is_open)
+    assert not ends.heard

@@ -19,9 +19,12 @@ class Request(BusMessage, Generic[Result], frozen=True):
     Attributes:
         may_repeat: whether it may be sent again when the link broke before the answer came, because carrying it out
             twice has the effect of once.
+        only_reads: whether carrying it out changes nothing: where that fails as nobody expected, it is refused, and the
+            process that was asked goes on.
     """
 
     may_repeat: ClassVar[bool] = True
+    only_reads: ClassVar[bool] = False
 
 
 class Call(BusMessage, Generic[Message], frozen=True, tag=5):
@@ -93,6 +96,8 @@ class Inspect(Request[Any], frozen=True, tag=12):
     with the lists of all other gateways, joined. With a `query` a list has one table: the first of those
     that are meant, and counts.
     """
+
+    only_reads: ClassVar[bool] = True
 
     noun: str = ""
     query: dict[str, Any] | None = None

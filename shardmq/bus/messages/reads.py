@@ -1,6 +1,7 @@
 """Looking at a queue, reading it in parallel, and reserving its messages."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import msgspec
 
@@ -21,6 +22,8 @@ class Peek(Request[Sequence[SeenBatch]], frozen=True, tag=34):
     at most.
     """
 
+    only_reads: ClassVar[bool] = True
+
     queue: int
     offset: int
     count: int
@@ -31,6 +34,8 @@ class Slices(Request[list[tuple[int, int, int]]], frozen=True, tag=51):
 
     Answer: [(first, end, messages), …], sequence numbers in rising order; no message lies between two slices.
     """
+
+    only_reads: ClassVar[bool] = True
 
     queue: int
     count: int
@@ -43,6 +48,8 @@ class Read(Request[tuple[Sequence[SeenBatch], int | None]], frozen=True, tag=52)
     Answer: batches in the order of their numbers, `count` messages and a few MB at most; and the number to read on
     from, or nil at the end.
     """
+
+    only_reads: ClassVar[bool] = True
 
     queue: int
     first: int
@@ -83,6 +90,8 @@ class Pull(Request[Pulled], frozen=True, tag=110):
         wait_ms: how long to wait.
     """
 
+    only_reads: ClassVar[bool] = True
+
     queue: int
     reading: Reading
     count: int
@@ -121,6 +130,8 @@ class Search(Request[Found], frozen=True, tag=116):
         filters: which.
     """
 
+    only_reads: ClassVar[bool] = True
+
     queue: int
     first: int
     count: int
@@ -153,6 +164,8 @@ class SearchDead(Request[FoundDead], frozen=True, tag=117):
         ranges_max: in all groups together.
         filters: which.
     """
+
+    only_reads: ClassVar[bool] = True
 
     queue: int
     first: int

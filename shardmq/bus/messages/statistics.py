@@ -1,6 +1,6 @@
 """Statistics of queues, asked of shards."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from shardmq.bus.messages.base import Request
 
@@ -14,6 +14,8 @@ class RankQueues(Request[list[tuple[int, float]]], frozen=True, tag=112):
         reverse: whether the largest come first.
         count: how many at most.
     """
+
+    only_reads: ClassVar[bool] = True
 
     queues: list[int]
     column: str
@@ -29,6 +31,8 @@ class QueueStatistics(Request[list[dict[str, Any]]], frozen=True, tag=113):
         is_detailed: whether their consumers are to be told of, too.
     """
 
+    only_reads: ClassVar[bool] = True
+
     queues: list[int]
     is_detailed: bool = False
 
@@ -39,5 +43,7 @@ class ShardStatistics(Request[dict[str, Any]], frozen=True, tag=114):
     Attributes:
         is_detailed: whether its histograms are to be told of, too.
     """
+
+    only_reads: ClassVar[bool] = True
 
     is_detailed: bool = False

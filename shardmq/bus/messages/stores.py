@@ -38,6 +38,8 @@ class LinkedGateways(msgspec.Struct, array_like=True, frozen=True):
 class ListGateways(Request[LinkedGateways], frozen=True, tag=104):
     """Ask a shard which gateways have a session with it."""
 
+    only_reads: ClassVar[bool] = True
+
 
 class Recorded(BusMessage, frozen=True, tag=99):
     """Tell a shard that the queues it was assigned, up to the id `queue`, are on the coordinator's disk.

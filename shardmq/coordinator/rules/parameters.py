@@ -19,6 +19,19 @@ VALUE_BYTES_MAX: Final = 64 << 10
 """Bytes of a parameter's value: every gateway knows it."""
 
 
+class _Reported(msgspec.Struct):
+    """What is reported of a shovel, and every gateway lists."""
+
+    vhost: str
+    name: str
+    generation: int
+    state: str
+    moved: int
+    error: str
+    since: float
+    progress: dict[str, Any] = {}
+
+
 def put_parameter(topology: Topology, command: PutParameter) -> list[Change]:
     """Add a parameter, change one, or have its component begin anew."""
     vhost, component, name = command.vhost, command.component, command.name
@@ -55,6 +68,10 @@ def delete_parameter(topology: Topology, command: DeleteParameter) -> list[Chang
 
 def report_shovels(topology: Topology, command: ReportShovels) -> list[Change]:
     """Tell everybody the states of shovels. Of that, how far they are is kept on disk, where they end after some."""
+    try:
+        msgspec.convert(command.rows, list[_Reported])
+    except msgspec.ValidationError as fault:
+        raise InvalidRequest(f"the states of shovels: {fault}") from None
     changes: list[Change] = [ShovelsReported(command.rows)] if command.rows != topology.parameters.shovels else []
     for row in command.rows:
         there = topology.parameters.get(row.get("vhost", ""), SHOVEL, row.get("name", ""))

@@ -109,6 +109,7 @@ class BackupLook(ClientRequest, frozen=True):
     """
 
     after_loss = AfterLoss.ASK_AGAIN
+    only_reads = True
 
 
 class WatermarksPut(ClientRequest, frozen=True):
@@ -165,6 +166,7 @@ class DefinitionsExport(ClientRequest, frozen=True):
     """Ask for all that is durable. The answer is Ok, in the shape of RabbitMQ's definitions."""
 
     after_loss = AfterLoss.ASK_AGAIN
+    only_reads = True
 
 
 class DefinitionsImport(ClientRequest, frozen=True):

@@ -81,6 +81,7 @@ class StatusGet(ClientRequest, frozen=True):
     """Ask for the state of every process and queue, as `shardmq status` shows it; the answer is Ok with it."""
 
     after_loss = AfterLoss.ASK_AGAIN
+    only_reads = True
 
 
 class ConnectionBlocked(Operation, frozen=True):

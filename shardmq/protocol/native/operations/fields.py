@@ -53,6 +53,9 @@ class ClientRequest(Operation, frozen=True):
     after_loss: ClassVar[AfterLoss] = AfterLoss.UNKNOWN
     is_done_where_missing: ClassVar[bool] = False
     """Whether NOT_FOUND, as the answer to asking again, means that the first time it was carried out."""
+    only_reads: ClassVar[bool] = False
+    """Whether carrying it out changes nothing: where that fails as nobody expected, it is refused, and nobody else
+    notices."""
 
     def may_be_asked_again(self) -> bool:
         """Whether a client whose connection was lost before the answer came may ask again over the next one."""

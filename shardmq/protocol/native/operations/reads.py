@@ -23,6 +23,7 @@ class QueueSlices(ClientRequest, frozen=True):
     """
 
     after_loss = AfterLoss.ASK_AGAIN
+    only_reads = True
 
     queue: Name
     count: Annotated[int, Meta(ge=1, le=SLICES_MAX)]
@@ -38,6 +39,7 @@ class QueuePlaces(ClientRequest, frozen=True):
     """
 
     after_loss = AfterLoss.ASK_AGAIN
+    only_reads = True
 
     queue: Name
 
@@ -50,6 +52,7 @@ class QueueRead(ClientRequest, frozen=True):
     """
 
     after_loss = AfterLoss.ASK_AGAIN
+    only_reads = True
 
     queue: Name
     first: Position
@@ -103,6 +106,7 @@ class MessagesSearch(ClientRequest, frozen=True):
     """
 
     after_loss = AfterLoss.ASK_AGAIN
+    only_reads = True
 
     queue: Name
     partition: Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -122,6 +126,7 @@ class DeathsSearch(ClientRequest, frozen=True):
     """
 
     after_loss = AfterLoss.ASK_AGAIN
+    only_reads = True
 
     queue: Name
     first: Position

@@ -30,6 +30,7 @@ class StatsList(ClientRequest, frozen=True):
     """
 
     after_loss = AfterLoss.ASK_AGAIN
+    only_reads = True
 
     noun: Name
     vhost: Name | None = None
@@ -50,6 +51,7 @@ class StatsGet(ClientRequest, frozen=True):
     """
 
     after_loss = AfterLoss.ASK_AGAIN
+    only_reads = True
 
     noun: Name
     vhost: Name
@@ -64,6 +66,7 @@ class StatsOverview(ClientRequest, frozen=True):
     """
 
     after_loss = AfterLoss.ASK_AGAIN
+    only_reads = True
 
     vhost: Name | None = None
     is_detailed: bool = False

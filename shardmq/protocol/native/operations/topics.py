@@ -49,6 +49,7 @@ class TopicInfo(ClientRequest, frozen=True):
     """Ask for a topic. The answer is Ok: a table; SPEC.md has its keys."""
 
     after_loss = AfterLoss.ASK_AGAIN
+    only_reads = True
 
     topic: Name
 

@@ -137,6 +137,7 @@ class QueuePeek(ClientRequest, frozen=True):
     """
 
     after_loss = AfterLoss.ASK_AGAIN
+    only_reads = True
 
     queue: Name
     offset: Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -151,6 +152,7 @@ class TopologyList(ClientRequest, frozen=True):
     """
 
     after_loss = AfterLoss.ASK_AGAIN
+    only_reads = True
 
     noun: Name
 
@@ -190,6 +192,7 @@ class PolicyPreview(ClientRequest, frozen=True):
     """
 
     after_loss = AfterLoss.ASK_AGAIN
+    only_reads = True
 
     vhost: Name
     policy: Name
@@ -208,6 +211,7 @@ class PolicyMatch(ClientRequest, frozen=True):
     """
 
     after_loss = AfterLoss.ASK_AGAIN
+    only_reads = True
 
     vhost: Name
     kind: Literal["queue", "exchange"]
