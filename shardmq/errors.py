@@ -262,6 +262,10 @@ class StoreUnwritable(ShardmqError):
     code = ReplyCode.RESOURCE_ERROR
 
 
+class HalfDone(ShardmqError):
+    """A change was begun and not ended; the process ends, and starts from what is on disk."""
+
+
 _REQUEST_ERRORS: dict[int, type[RequestError]] = {
     kind.code: kind
     for kind in (

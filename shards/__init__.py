@@ -9,6 +9,7 @@ pass_size.py         How much has come in a pass.
 early_deliveries.py  Which deliveries may leave before the commit.
 check/               Looks through stores that no process has open: what is damaged, and what a repair would do.
 handlers/            What is asked of a shard.
+failed_reads.py      Requests that only read, and fail as nobody expected.
 consumers/           Consumers and their credit, in turn.
 queues/              Queues in memory: which messages are ready, unacked or held, in which order.
 topics/              Partitions: logs that many read, each from its offset.

@@ -23,6 +23,7 @@ from shardmq.runtime.waiting import WaitingReport
 from shardmq.runtime.watermarks import Watermark, WatermarkMonitor
 from shardmq.shards.answers import Answers
 from shardmq.shards.early_deliveries import Events
+from shardmq.shards.failed_reads import guarded
 from shardmq.shards.handlers.atomic_commit import AtomicCommits
 from shardmq.shards.handlers.backup import StoreCopies
 from shardmq.shards.handlers.consume import Consuming
@@ -131,6 +132,7 @@ class ShardLoop:
             LinkOpened: self._opened,
             LinkLost: self._lost,
         }
+        self._handlers |= guarded(self._handlers)
 
     def _load(self, contents: StoredState) -> list[tuple[int, list[Segment]]]:
         """Make the queues that were stored; returns what is left of those that were being deleted."""

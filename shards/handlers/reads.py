@@ -11,6 +11,7 @@ from typing import Any, Final
 from shardmq.bus.listener import Responder
 from shardmq.bus.messages.reads import Read, SeenBatch, Slices
 from shardmq.errors import ReplyCode, RowDamaged
+from shardmq.shards.failed_reads import refuse_failed
 from shardmq.shards.handlers.reservations import ActiveReservation, Reservations
 from shardmq.shards.queues.delivery import SUBQUEUE_BITS, Delivery
 from shardmq.shards.queues.plain_queue import PEEK_BYTES
@@ -62,6 +63,8 @@ class Reads:
                 except RowDamaged as damage:
                     self._state.take_out(damage)
                     self._state.refuse_missing(responder, message.queue)
+                except Exception as fault:  # noqa: BLE001  it only reads
+                    refuse_failed(responder, message, fault)
 
     def _slices(self, responder: Responder[list[tuple[int, int, int]]], message: Slices) -> None:
         hosted = self._state.found(responder, message.queue)

@@ -13,7 +13,9 @@ from itertools import islice
 from typing import Any, Final
 
 import msgpack
+import msgspec
 
+from shardmq.bus.link import encode
 from shardmq.bus.listener import Responder
 from shardmq.bus.messages.reads import Found, FoundDead, Search, SearchDead
 from shardmq.bus.messages.streams import Reading
@@ -21,6 +23,7 @@ from shardmq.errors import RequestError, RowDamaged, Unavailable
 from shardmq.message.record_batch import RecordBatch, record_ends
 from shardmq.search.deaths import DeathGroups
 from shardmq.search.matching import Matcher
+from shardmq.shards.failed_reads import refuse_failed
 from shardmq.shards.queues.delivery import Delivery
 from shardmq.shards.queues.queue import Queue
 from shardmq.shards.segments.segment import Ranges
@@ -127,6 +130,8 @@ class Searches:
             self.late.append(_Running(responder, message, hosted.queue))
         except RequestError as refusal:
             responder.refuse(refusal.code, refusal.text)
+        except Exception as fault:  # noqa: BLE001  filters are anybody's texts
+            refuse_failed(responder, message, fault)
 
     def _slice(self, search: "_Running", deadline: float) -> bool:
         """Search on until the deadline; returns whether there is more to do."""
@@ -139,16 +144,17 @@ class Searches:
         try:
             state.catch_up(hosted)
             found = search.advance(hosted, deadline)
+            if found is not None:
+                responder.answer(msgspec.Raw(encode(found)))  # where that fails, it is this search that does
+            return found is None
         except RequestError as refusal:
             responder.refuse(refusal.code, refusal.text)
-            return False
         except RowDamaged as damage:
             state.take_out(damage)
             state.refuse_missing(responder, search.message.queue)
-            return False
-        if found is not None:
-            responder.answer(found)
-        return found is None
+        except Exception as fault:  # noqa: BLE001  it met anybody's filters and messages
+            refuse_failed(responder, search.message, fault)
+        return False
 
 
 class _Chunk:

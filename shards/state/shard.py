@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from shardmq.bus.listener import Peer, Responder
 from shardmq.bus.messages.shard import Cancelled, Gateways, OutOfService, Unused
-from shardmq.errors import NotFound, ReplyCode, RequestError, RowDamaged, Unavailable
+from shardmq.errors import HalfDone, NotFound, ReplyCode, RequestError, RowDamaged, ShardmqError, Unavailable
 from shardmq.runtime.clock import SteadyClock
 from shardmq.shards.consumers.consumer import Consumer
 from shardmq.shards.queues.queue import Queue
@@ -230,14 +230,23 @@ class ShardState:
         to find what RabbitMQ would show, which decides with every publish: consumers with credit have what came before
         the request, and what has expired since or is too much is gone. A queue that nothing happened to in this pass is
         up to date, but for what has expired.
+
+        Raises:
+            RowDamaged: something stored of the queue is.
+            HalfDone: it failed in the middle of that.
         """
         queue = hosted.queue
-        if queue.id in self.active:
-            hosted.consumers.deliver()
-            queue.catch_up()
-        elif hosted.expiry_look is not None and hosted.expiry_look.due_ms <= self.schedule.now_ms:
-            queue.catch_up()
-            self.active[queue.id] = hosted
+        try:
+            if queue.id in self.active:
+                hosted.consumers.deliver()
+                queue.catch_up()
+            elif hosted.expiry_look is not None and hosted.expiry_look.due_ms <= self.schedule.now_ms:
+                queue.catch_up()
+                self.active[queue.id] = hosted
+        except ShardmqError:
+            raise
+        except Exception as fault:
+            raise HalfDone(f"{hosted.title} could not be brought up to date") from fault
 
     def look_unused(self, hosted: HostedQueue) -> None:
         """Have a queue deleted if nobody uses it any more.

@@ -79,6 +79,7 @@ INSIDE = {
         ),
         ("check",),
         ("handlers",),
+        ("failed_reads",),
         ("state", "consumers"),
         ("topics",),
         ("queues",),

@@ -15,6 +15,7 @@ from typing import Any, Final
 from shardmq.bus.listener import Peer, Responder
 from shardmq.bus.messages.reads import Pull, Pulled
 from shardmq.errors import OffsetOutOfRange, ReplyCode, RowDamaged
+from shardmq.shards.failed_reads import refuse_failed
 from shardmq.shards.queues.delivery import Delivery
 from shardmq.shards.state.shard import ShardState
 from shardmq.shards.state.sliced_work import PassBudget
@@ -198,6 +199,9 @@ class Pulls:
             waiting.is_over = True
             state.take_out(damage)
             state.refuse_missing(responder, message.queue)
+        except Exception as fault:  # noqa: BLE001  it only reads
+            waiting.is_over = True
+            refuse_failed(responder, message, fault)
         self._budget.spend(state.buffer.read_once_bytes - read_before)
 
     def _answer(self, waiting: _Waiting, partition: Partition) -> None:

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from shardmq.bus.messages.base import Answer, Call
-from shardmq.bus.messages.reads import Search
-from shardmq.bus.messages.shard import Ack, Get, Got, Nack
-from shardmq.errors import ReplyCode
+from shardmq.bus.messages.base import Answer, Call, Request
+from shardmq.bus.messages.reads import Found, Peek, Read, Search, Slices
+from shardmq.bus.messages.shard import Ack, Get, Got, Nack, Publish
+from shardmq.errors import HalfDone, ReplyCode
 from shardmq.message.record import pack_many, unpack
 from shardmq.message.record_batch import RecordBatch
 from shardmq.search.filters import SearchFilters
@@ -107,3 +108,40 @@ def test_too_many_searches_are_refused_and_the_others_answered(shard: Clocked) -
     refusal = shard.refused(Search, 1, 0, 1, SEVENS)
     assert (refusal.code, "search again" in refusal.text) == (ReplyCode.RESOURCE_ERROR, True)
     assert [shard.expect(Answer).result[0][0][0] for _ in range(room)] == [7] * room
+
+
+def fail(*_given: object) -> None:
+    raise ZeroDivisionError("nobody thought of it")
+
+
+@pytest.mark.parametrize("what", ["Matcher.__init__", "Matcher.look", "_Running._answer"])
+def test_a_search_that_fails_as_nobody_expected_is_refused_and_others_go_on(
+    shard: Clocked, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    shard.take_in(run_of(0, 20))
+    with monkeypatch.context() as patch:
+        patch.setattr(f"shardmq.shards.handlers.searches.{what}", fail)
+        refusal = shard.refused(Search, 1, 0, 10, SEVENS)
+    assert refusal.code == ReplyCode.INTERNAL_ERROR
+    assert "ZeroDivisionError" in refusal.text
+    assert found(shard, SEVENS) == [7, 17]
+
+
+def test_what_a_search_has_found_and_cannot_be_said_refuses_that_search(
+    shard: Clocked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shard.take_in(run_of(0, 20))
+    with monkeypatch.context() as patch:
+        patch.setattr("shardmq.shards.handlers.searches._Running._answer", lambda *_: Found([], 2**70, None, 0, 0))
+        assert shard.refused(Search, 1, 0, 10, SEVENS).code == ReplyCode.INTERNAL_ERROR
+    assert found(shard, SEVENS) == [7, 17]
+
+
+@pytest.mark.parametrize("asked", [Peek(1, 0, 10), Slices(1, 1), Read(1, 0, 10, 10)], ids=["peek", "slices", "read"])
+def test_where_a_request_to_read_finds_a_change_half_done_the_shard_ends(
+    shard: Clocked, monkeypatch: pytest.MonkeyPatch, asked: Request[Any]
+) -> None:
+    monkeypatch.setattr("shardmq.shards.queues.plain_queue.PlainQueue.catch_up", fail)
+    shard.send(Publish((1,), run_of(20, 1)), Call(1, asked))
+    with pytest.raises(HalfDone):
+        shard.expect(Answer)
