@@ -18,6 +18,7 @@ death_history.py has what is written into the message. Beside that:
   topology is current. One that does not know the queue, or has lost its coordinator, refuses.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -49,6 +50,8 @@ from shardmq.protocol.amqp import properties
 from shardmq.protocol.amqp.property_edits import rewritten
 from shardmq.topology.arguments import QueueArguments
 from shardmq.topology.entities import Queue
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -98,10 +101,23 @@ class DeadLetterPublisher:
         if arguments.dead_letter_exchange is None:  # a policy made them dead letters, and is gone or another one
             self._leads_nowhere(_PendingDeadLetter(*whose, dead.first, dead.first + dead.batch.count, dead.producer))
             return
+        try:
+            found = self._letters(queue, arguments, dead)
+        except Exception:  # noqa: BLE001  nothing is sent yet; and each gateway in turn would get what ends this one
+            _log.exception(
+                "%d messages that died in queue '%s' of vhost '%s' cannot be sent on; they stay there, and are tried "
+                "again",
+                dead.batch.count,
+                queue.name,
+                queue.vhost,
+            )
+            range_of_all = (dead.first, dead.first + dead.batch.count)
+            link.dialer.post(DeadLetterRefused(dead.queue, [range_of_all], dead.group))
+            return
         key = arguments.dead_letter_routing_key
         origin, place = dead.batch, 0
         reached: dict[ShardLink, set[int]] = {}
-        for (route, priority), letters in groupby(self._letters(queue, arguments, dead), key=itemgetter(0, 1)):
+        for (route, priority), letters in groupby(found, key=itemgetter(0, 1)):
             records = [record for *_, record in letters]
             first = dead.first + place
             pending = _PendingDeadLetter(*whose, first, first + len(records), dead.producer)

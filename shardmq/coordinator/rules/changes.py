@@ -1,10 +1,12 @@
 """What a command changes, or why it is refused. RabbitMQ's rules; pure functions of the topology."""
 
+import logging
 from collections.abc import Callable
 from typing import Any, Final
 
 from shardmq.coordinator.rules import access, exchanges, parameters, policies, queues, topics
 from shardmq.coordinator.rules.queues import QueuePlacement
+from shardmq.errors import ReplyCode, RequestError
 from shardmq.topology.changes import Change
 from shardmq.topology.commands import (
     Bind,
@@ -38,6 +40,8 @@ from shardmq.topology.commands import (
 from shardmq.topology.entities import check_nesting
 from shardmq.topology.topology import Topology
 
+_log = logging.getLogger(__name__)
+
 
 def changes_for(topology: Topology, command: Command, places: QueuePlacement) -> list[Change]:
     """The changes that carry out a command; none where everything is already so.
@@ -48,8 +52,21 @@ def changes_for(topology: Topology, command: Command, places: QueuePlacement) ->
         places: for a queue that is new.
 
     Raises:
-        RequestError: refused; NotFound, PreconditionFailed, AccessRefused, ResourceLocked or InvalidRequest.
+        RequestError: refused; NotFound, PreconditionFailed, AccessRefused, ResourceLocked or InvalidRequest. So is a
+            command that a rule fails with as nobody expected: nothing was changed.
     """
+    try:
+        return _changes_for(topology, command, places)
+    except RequestError:
+        raise
+    except Exception as fault:
+        what = type(command).__name__
+        _log.exception("%s failed and is refused; nothing was changed", what)
+        text = f"the coordinator failed to carry out {what} ({type(fault).__name__}): nothing was changed; see its log"
+        raise RequestError(text, ReplyCode.INTERNAL_ERROR) from fault
+
+
+def _changes_for(topology: Topology, command: Command, places: QueuePlacement) -> list[Change]:
     access_rule = _ACCESS.get(type(command))
     if access_rule is not None:
         return access_rule(topology, command)

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from shardmq.coordinator.rules import changes
 from shardmq.coordinator.rules.access import new_vhost
 from shardmq.coordinator.rules.changes import changes_for
 from shardmq.coordinator.rules.queues import QueuePlacement
@@ -318,3 +319,16 @@ def test_a_cycle_of_auto_delete_exchanges_goes_at_once() -> None:
     for change in changes:
         topology.apply(change)
     assert not topology.bindings
+
+
+def test_a_rule_that_fails_as_nobody_expected_refuses_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_given: object) -> list[Change]:
+        raise ZeroDivisionError("nobody thought of it")
+
+    monkeypatch.setitem(changes._INSIDE, Bind, fail)
+    topology = Topology()
+    for change in new_vhost("/"):
+        topology.apply(change)
+    with pytest.raises(RequestError, match=r"failed to carry out Bind \(ZeroDivisionError\): nothing was") as refused:
+        changes_for(topology, Bind("/", "amq.topic", "q", "k", {}), QueuePlacement(1, 1))
+    assert refused.value.code == ReplyCode.INTERNAL_ERROR

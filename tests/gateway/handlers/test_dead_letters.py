@@ -261,3 +261,18 @@ def test_what_came_by_amqp_is_routed_by_its_headers(start_stage: StartStage) -> 
     stage.say(0, dying_amqp(0, (b"1", b"\x20\x00" + wrapped(b"", EVERY_TYPE)), (b"2", AMQP_MODE)))
     assert stage.expect(1, Publish).batch.count == 1
     assert stage.expect(0, DeadLetterAccepted) == DeadLetterAccepted(1, [(1, 2)])
+
+
+def test_a_letter_that_cannot_be_sent_on_stays_and_ends_no_gateway(
+    start_stage: StartStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_given: object) -> None:
+        raise ZeroDivisionError("nobody thought of it")
+
+    stage = start_stage([("q", 0, DLX), ("home", 1, {})], FANOUT, bound("home"))
+    with monkeypatch.context() as patch:
+        patch.setattr("shardmq.gateway.handlers.dead_letters.with_death", fail)
+        stage.say(0, dying(10, (b"1", None), (b"2", None)))
+        assert stage.expect(0, DeadLetterRefused) == DeadLetterRefused(1, [(10, 12)])
+    stage.say(0, dying(10, (b"1", None)))
+    assert stage.expect(1, Publish).batch.count == 1
