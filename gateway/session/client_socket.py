@@ -122,6 +122,10 @@ class ClientSocket(asyncio.BufferedProtocol):
         """Carry out what has come; the bytes are there for this call alone."""
         raise NotImplementedError
 
+    def drop_stranger(self, fault: Exception) -> bool:
+        """Drop a client for what nobody expected while it was carried out; returns whether all else may go on."""
+        raise NotImplementedError
+
     def resume(self) -> None:
         """Carry out what was held, as far as nothing holds it any more."""
         raise NotImplementedError
@@ -157,7 +161,11 @@ class ClientSocket(asyncio.BufferedProtocol):
         self.bytes_in += nbytes
         if self._is_finished:
             return
-        self.take(READ_BUFFER[:nbytes])
+        try:
+            self.take(READ_BUFFER[:nbytes])
+        except Exception as fault:
+            if not self.drop_stranger(fault):
+                raise
         spent = time.monotonic() - began
         if self._pass != self.state.passes:
             self._pass = self.state.passes

@@ -10,6 +10,7 @@ read.
 """
 
 import asyncio
+import logging
 import ssl
 import time
 from collections.abc import Callable
@@ -28,6 +29,8 @@ from shardmq.runtime.tls import common_name
 
 SILENCE_CHECK_SECONDS: Final = 1.0
 """Time between two checks of heartbeats: those to be sent, and those that have not come."""
+
+_log = logging.getLogger(__name__)
 
 CLOSING_SECONDS: Final = 10.0
 """Time that a client has to read our last message and hang up."""
@@ -200,6 +203,18 @@ class ClientConnection(ClientSocket):
         self._forget_unread()
         self.release()
         self.host.remove(self)
+
+    def drop_stranger(self, fault: Exception) -> bool:
+        """Drop a client that was not let in yet: it has touched nothing, whatever went wrong.
+
+        Of one that was, half of what has come may be carried out.
+        """
+        if self.session is not None or self.is_closing:
+            return False
+        _log.error("%s says what cannot be dealt with, and is dropped before it is let in", self.peer, exc_info=fault)
+        self.begin_close()
+        self.abort()
+        return True
 
     def socket_has_room(self) -> None:
         """Give the client's consumers credit: its socket takes more again."""

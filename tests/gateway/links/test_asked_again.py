@@ -9,13 +9,12 @@ from shardmq.bus.messages.base import Answer
 from shardmq.bus.messages.reads import Found, Search
 from shardmq.bus.messages.shard import Consume, Counts
 from shardmq.errors import ReplyCode
-from shardmq.gateway.authentication.authenticator import Authenticator
 from shardmq.protocol.native.operations.basic import BasicConsume
 from shardmq.protocol.native.operations.connection import Ok, Refused
 from shardmq.protocol.native.operations.reads import MessagesSearch
 from shardmq.protocol.native.operations.topology import QueueDeclare
 from shardmq.search.filters import SearchFilters
-from tests.gateway.rawclient import Denied, RawClient
+from tests.gateway.rawclient import RawClient
 from tests.gateway.stage import Stage
 
 StartStage = Callable[..., Stage]
@@ -97,17 +96,3 @@ def test_an_answer_that_nobody_can_shape_refuses_its_request_alone(
         assert (said.code, "ZeroDivisionError" in said.text) == (ReplyCode.INTERNAL_ERROR, True)
         stage.say(0, Answer(stage.request(stage.expect(0, Counts)), (3, 0)))
         assert isinstance(client.receive(), Ok), "what was held behind it"
-
-
-def test_a_login_that_cannot_be_checked_is_refused(start_stage: StartStage, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(*_given: Any) -> None:
-        raise ZeroDivisionError("nobody thought of it")
-
-    stage = start_stage([("q", 0, {})])
-    with monkeypatch.context() as patch:
-        patch.setattr(Authenticator, "_check_credentials", fail)
-        with pytest.raises(Denied) as denied:
-            RawClient(stage).open()
-    assert denied.value.code == ReplyCode.INTERNAL_ERROR
-    with RawClient(stage).open():
-        pass
