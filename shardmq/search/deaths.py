@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
+from shardmq.limits import NAME_BYTES_MAX
 from shardmq.message.json_values import plain
 
 GROUPS_MAX = 256
@@ -34,9 +35,9 @@ def last_death(headers: dict[str, Any] | None) -> Death | None:
     found = (headers or {}).get("x-death")
     row = found[0] if isinstance(found, list) and found else None
     queue = plain(row.get("queue")) if isinstance(row, dict) else None
-    if not isinstance(row, dict) or not isinstance(queue, str):
+    if not isinstance(row, dict) or not isinstance(queue, str) or len(queue) > NAME_BYTES_MAX:
         return None
-    return Death(queue, str(plain(row.get("reason", ""))), _time_ms(row.get("time")))
+    return Death(queue, str(plain(row.get("reason", "")))[:NAME_BYTES_MAX], _time_ms(row.get("time")))
 
 
 def _time_ms(when: Any) -> int | None:

@@ -17,7 +17,7 @@ from shardmq.message.record import pack, pack_raw
 from shardmq.message.record_batch import AMQP, KEYED, RecordBatch, message_id
 from shardmq.protocol.amqp import properties as property_lists
 from shardmq.search.bodies import BODY_BYTES
-from shardmq.search.deaths import Death
+from shardmq.search.deaths import Death, last_death
 from shardmq.search.filters import DeathFilters, SearchFilters
 from shardmq.search.matching import SLOW_MAX, Matcher
 
@@ -146,3 +146,21 @@ def test_keys_with_many_stars_end_in_time() -> None:
     began = time.process_time()
     assert found(SearchFilters(key="*a" * 100 + "b"), batch) == []
     assert time.process_time() - began < 0.2
+
+
+@pytest.mark.parametrize(
+    ("row", "death"),
+    [
+        ({"queue": "q" * 255, "reason": "r" * 100_000}, Death("q" * 255, "r" * 255, None)),
+        ({"queue": "q" * 256, "reason": "rejected"}, None),
+        ({"queue": "q", "reason": {"a": [1]}, "time": 2**63}, Death("q", "{'a': [1]}", None)),
+        ({"queue": "q", "time": -1}, Death("q", "", None)),
+        ({"queue": "q", "time": 253_402_300_799}, Death("q", "", 253_402_300_799_000)),
+        ({"queue": "q", "time": datetime(1, 1, 1, tzinfo=UTC)}, Death("q", "", None)),
+        ({"queue": "q", "time": datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)}, Death("q", "", 253_402_300_799_000)),
+    ],
+)
+def test_what_publishers_write_of_deaths_is_taken_as_far_as_it_can_be_true(
+    row: dict[str, Any], death: Death | None
+) -> None:
+    assert last_death({"x-death": [row]}) == death
