@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -13,7 +14,7 @@ from shardmq.client.core.channel import ChannelCore
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.requests.request import Request
 from shardmq.client.core.transaction import Asking, Flush, Step, Steps, TransactionCore
-from shardmq.errors import PreconditionFailed
+from shardmq.errors import ChannelError, ConnectionFault, PreconditionFailed
 from shardmq.message.properties import Properties
 
 T = TypeVar("T")
@@ -66,8 +67,9 @@ class Transaction:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._carry_out(self._core.leave(error))
-        if self._core.is_committed:
+        try:
+            await self._carry_out(self._core.leave(error))
+        finally:
             self._settle()
 
     def __repr__(self) -> str:
@@ -270,9 +272,10 @@ class Transaction:
                 told by beginning it again.
             ShardmqError: what `seal` raises, for what was published here.
         """
-        is_visible = await self._carry_out(self._core.commit(sealed, timeout))
-        self._settle()
-        return is_visible
+        try:
+            return await self._carry_out(self._core.commit(sealed, timeout))
+        finally:
+            self._settle()
 
     async def abort(self) -> None:
         """Abort: nothing that anybody published there appears. Does nothing where it was aborted.
@@ -284,10 +287,13 @@ class Transaction:
         await self._carry_out(self._core.abort())
 
     def _settle(self) -> None:
-        """Have consumers know what of theirs is committed."""
+        """Have consumers know what of theirs is committed, if it is."""
+        if not self._core.is_committed:
+            return
         consumed, self._consumed = self._consumed, []
         for consumer, offsets, tags in consumed:
-            consumer._member.committed(offsets, tags)
+            with suppress(ChannelError, ConnectionFault):  # its channel is closed: nothing there waits for an ack
+                consumer._member.committed(offsets, tags)
 
     def _check_uncommitted(self) -> None:
         """Raise where offsets cannot be committed with it any more."""

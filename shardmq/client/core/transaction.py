@@ -319,7 +319,7 @@ class TransactionCore:
             raise
         except BaseException as fault:
             yield from self._give_up(fault)
-            if not self.is_committed:
+            if not self.is_committed or not isinstance(fault, ShardmqError):  # a signal's, a cancelled task's
                 raise
 
     def _seal(self) -> Steps[Sealed]:

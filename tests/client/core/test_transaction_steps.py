@@ -1,5 +1,6 @@
 """The steps of a transaction's life: begin, seal, commit, abort, and what each insists on."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -255,6 +256,20 @@ def test_a_commit_in_doubt_is_done_when_the_abort_is_refused_because_it_was_deci
     answers = [Sealed(transaction.attempt, 3), Timeout("no answer"), PreconditionFailed("it was committed")]
     carry_out(transaction.leave(None), times, *answers)
     assert transaction.is_committed
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, asyncio.CancelledError, TimeoutError])
+@pytest.mark.parametrize("is_told", [True, False])
+def test_what_ends_the_program_ends_it_also_where_the_commit_is_decided(
+    stop: type[BaseException], is_told: bool
+) -> None:
+    core, channel, _ = opened()
+    transaction, times = begun(core, channel)
+    answers = [False, stop()] if is_told else [stop(), PreconditionFailed("it was committed")]
+    with pytest.raises(stop) as caught:
+        carry_out(transaction.leave(None), times, Sealed(transaction.attempt, 3), *answers)
+    assert transaction.is_committed
+    assert "was not aborted" in caught.value.__notes__[0]
 
 
 def test_requests_of_a_transaction_survive_a_lost_connection() -> None:
