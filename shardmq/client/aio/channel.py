@@ -135,9 +135,9 @@ class Channel(
         what = f"publishing to exchange '{exchange}' with routing key '{routing_key}'"
         try:
             await self._answer(confirmed, what)
-        except Timeout as late:
-            if self._core.withdraw(confirm):
-                raise Timeout(f"{late.text}; the message was not sent, and will not be") from late
+        except BaseException as fault:  # nobody waits for it any more: what was not sent must not be sent later
+            if self._core.withdraw(confirm) and isinstance(fault, Timeout):
+                raise Timeout(f"{fault.text}; the message was not sent, and will not be") from fault
             raise
 
     def publisher(

@@ -140,10 +140,11 @@ class Channel(
         what = f"publishing to exchange '{exchange}' with routing key '{routing_key}'"
         try:
             self._transport.wait(confirmed, self._timeout, what)
-        except Timeout as late:
+        except BaseException as fault:  # nobody waits for it any more: what was not sent must not be sent later
             with self._transport.lock:
-                if self._core.withdraw(confirmed):
-                    raise Timeout(f"{late.text}; the message was not sent, and will not be") from late
+                is_withdrawn = self._core.withdraw(confirmed)
+            if is_withdrawn and isinstance(fault, Timeout):
+                raise Timeout(f"{fault.text}; the message was not sent, and will not be") from fault
             raise
 
     def publisher(

@@ -4,6 +4,7 @@ import itertools
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,10 @@ import shardmq
 from shardmq import errors
 from shardmq.client.api.defaults import CLOSE_SECONDS
 from shardmq.cmd.run.broker import Broker
+from shardmq.message.record import pack
+from shardmq.protocol.native.operations.basic import BasicPublish
+from shardmq.protocol.native.operations.connection import ConnectionBlocked, ConnectionUnblocked
+from tests.client.peers import PATIENCE_SECONDS, Conversation, Script
 from tests.conftest import StartBroker
 from tests.e2e.traffic import until
 
@@ -196,3 +201,46 @@ def test_an_iterator_that_is_left_while_nobody_answers_gives_back_what_it_has(st
             os.kill(broker.pids["gateway-0"], signal.SIGCONT)
         asking = other.channel()
         until(lambda: asking.queue_declare(QUEUE).messages == 8, "all are back but the one that was seen")
+
+
+@contextmanager
+def interrupted_when(is_time: Callable[[], bool]) -> Iterator[None]:
+    """Interrupt what this thread, the main one, does as soon as it is time."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def send() -> None:
+        until(is_time, "it is time for the interrupt")
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            yield
+    finally:
+        sender.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_publish_that_is_interrupted_while_it_is_held_is_not_sent_later(peer: Callable[[Script], str]) -> None:
+    interrupted = threading.Event()
+
+    def script(talk: Conversation) -> None:
+        talk.open()
+        talk.send(ConnectionBlocked("the disk is full"))
+        assert interrupted.wait(PATIENCE_SECONDS)
+        talk.send(ConnectionUnblocked())
+        publish = talk.next(BasicPublish)
+        assert publish.records == pack(None, b"later")
+        talk.confirm(publish)
+        talk.read_to_end()
+
+    with shardmq.connect(peer(script), recovery=None) as connection, connection.channel() as channel:
+        until(lambda: connection.blocked, "the connection is blocked")
+        with interrupted_when(lambda: bool(connection._transport._waiting)):
+            channel.basic_publish("", "q", b"never")
+        interrupted.set()
+        channel.basic_publish("", "q", b"later")
