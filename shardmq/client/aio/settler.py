@@ -8,7 +8,7 @@ from shardmq.client.core.acknowledgements import TagVerbs
 from shardmq.client.core.channel import SettlerCore
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.interfaces import Reply, again
-from shardmq.client.core.validation import check_delay, check_tag
+from shardmq.client.core.validation import check_nack, check_tag
 
 
 class ChannelSettler(SettlerCore):
@@ -63,7 +63,7 @@ class ChannelSettler(SettlerCore):
         """Nack the delivery tags first to last; at once, as others may be waiting for them."""
         if self.core.fault is not None:
             raise again(self.core.fault)
-        check_delay(delay_ms)
+        check_nack(requeue, delay_ms)
         self.core.acknowledgements.nack(first, last, requeue, delay_ms)
         self.flush()
 

@@ -167,6 +167,20 @@ def check_delay(delay_ms: int) -> None:
         raise InvalidRequest(f"a delay is 0 to {DELAY_MS_MAX} ms, not {delay_ms}")
 
 
+def check_nack(requeue: bool, delay_ms: int) -> None:
+    """Raise for a nack that the broker does not take.
+
+    Raises:
+        TypeError: the delay is no int.
+        InvalidRequest: it is out of range, or what is rejected is to wait.
+    """
+    check_delay(delay_ms)
+    if delay_ms and not requeue:
+        raise InvalidRequest(
+            f"a delay of {delay_ms} ms without requeue: what is rejected does not return; leave out one of them"
+        )
+
+
 def check_tag(delivery_tag: int, multiple: bool) -> None:
     """Raise for a delivery tag that no message can have: TypeError for no int, PreconditionFailed out of range."""
     if type(delivery_tag) is not int:

@@ -10,7 +10,7 @@ from shardmq.client.core.acknowledgements import TagVerbs
 from shardmq.client.core.channel import SettlerCore
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.interfaces import Reply, again
-from shardmq.client.core.validation import check_delay, check_tag
+from shardmq.client.core.validation import check_nack, check_tag
 from shardmq.client.sync.transport import Transport
 
 ACK_LINGER_SECONDS: Final = 0.004
@@ -77,7 +77,7 @@ class ChannelSettler(SettlerCore):
 
     def nack(self, first: int, last: int, requeue: bool, delay_ms: int = 0) -> None:
         """Nack the delivery tags first to last; at once, as others may be waiting for them."""
-        check_delay(delay_ms)
+        check_nack(requeue, delay_ms)
         with self._lock:
             if self.core.fault is not None:
                 raise again(self.core.fault)

@@ -2,7 +2,9 @@
 
 from contextlib import AbstractContextManager
 
-from shardmq.client.api.message import Settler
+from shardmq.client.api.message import Delivery, Settler
+from shardmq.client.core.groups.nacked import Nacked
+from shardmq.client.core.validation import check_nack
 from shardmq.ranges import RangeSet
 
 
@@ -12,19 +14,37 @@ class HandedOut:
     Args:
         channel: the channel's settler.
         guard: held while ranges change: with threads, messages are settled by any of them.
-
-    Attributes:
-        has_nacked: whether messages were returned or rejected: its group may wait for them, whatever else it acks.
     """
 
-    __slots__ = ("_channel", "_guard", "_newest", "_tags", "has_nacked")
+    __slots__ = ("_channel", "_guard", "_nacked", "_newest", "_tags")
 
     def __init__(self, channel: Settler, guard: AbstractContextManager[object]) -> None:
         self._channel = channel
         self._guard = guard
-        self.has_nacked = False
+        self._nacked = Nacked()
         self._tags = RangeSet()
         self._newest = 0  # kept beside them: mostly it is settled before the next one comes, at a third of the cost
+
+    def take_in_hand(self, delivery: Delivery, partition: int, offset: int) -> None:
+        """Note where the messages of a delivery are, of which the program gets the first now."""
+        frame = delivery.frame
+        if self._nacked.note(frame.tag, frame.count, partition, offset):
+            with self._guard:
+                self._fold()
+                self._nacked.tidy(self._tags)
+        if frame.redelivered:
+            with self._guard:
+                self._nacked.came_again(partition, offset, offset + frame.count)
+
+    def begin_anew(self, partition: int) -> None:
+        """Note that a partition begins, at what its group has settled."""
+        with self._guard:
+            self._nacked.forget(partition)
+
+    def waits_at(self, partition: int, at: int) -> int | None:
+        """The offset of the first nacked message that a group at an offset may wait for; None where there is none."""
+        with self._guard:
+            return self._nacked.waits_at(partition, at)
 
     def hand_out(self, tag: int) -> None:
         """Note the delivery tag of a message that the program gets."""
@@ -43,11 +63,6 @@ class HandedOut:
             self._tags.add(self._newest, self._newest + 1)
             self._newest = 0
 
-    def _take(self, first: int, last: int) -> list[tuple[int, int]]:
-        with self._guard:
-            self._fold()
-            return self._tags.take(first, last + 1)
-
     def ack_one(self, tag: int) -> None:
         """Ack a delivery tag, unless it is settled."""
         with self._guard:
@@ -61,7 +76,10 @@ class HandedOut:
 
     def ack(self, first: int, last: int) -> None:
         """Ack the delivery tags first to last, but for those that are settled."""
-        for start, end in self._take(first, last):
+        with self._guard:
+            self._fold()
+            ranges = self._tags.take(first, last + 1)
+        for start, end in ranges:
             self._channel.ack(start, end - 1)
 
     def ack_all(self) -> None:
@@ -92,8 +110,13 @@ class HandedOut:
 
     def nack(self, first: int, last: int, requeue: bool, delay_ms: int = 0) -> None:
         """Nack the delivery tags first to last, but for those that are settled."""
-        self.has_nacked = True
-        for start, end in self._take(first, last):
+        check_nack(requeue, delay_ms)  # before they are taken: what is refused can be settled in another way
+        with self._guard:
+            self._fold()
+            ranges = self._tags.take(first, last + 1)
+            for start, end in ranges:
+                self._nacked.add(start, end)
+        for start, end in ranges:
             self._channel.nack(start, end - 1, requeue, delay_ms)
 
     def renew(self, first: int, last: int) -> None:

@@ -124,7 +124,7 @@ class Membership:
             )
 
     def check_committed(self, topic: str, group: str, offsets: Mapping[int, int]) -> None:
-        """Check that its ordered group is as far as what was handed out, all of which was acked.
+        """Check that its ordered group is as far as what was handed out, all of which was acked; or what was nacked.
 
         Args:
             topic: what it reads.
@@ -134,9 +134,12 @@ class Membership:
         Raises:
             PreconditionFailed: acks had no effect: partitions were lost before, or their shard was away.
         """
-        if self.handed_out.has_nacked:
-            return
-        behind = sorted(number for number, offset in self.read.items() if offsets.get(number, 0) < offset)
+        behind = []
+        for number, offset in sorted(self.read.items()):
+            at = offsets.get(number, 0)
+            waits_at = self.handed_out.waits_at(number, at)
+            if at < offset and (waits_at is None or at < waits_at):
+                behind.append(number)
         if behind:
             raise PreconditionFailed(
                 f"group '{group}' is behind what was read of partitions {behind} of topic '{topic}': they were taken "
@@ -184,6 +187,8 @@ class Membership:
         """Have a change take effect; returns what is left of the deliveries before it."""
         if isinstance(change, Assigned):
             self.offsets.update(dict(change.partitions))
+            for number, _ in change.partitions:
+                self.handed_out.begin_anew(number)
             back = self._gone.intersection(self.offsets)
             self._gone -= back
             return self._without_those_of(back, before)
@@ -270,6 +275,7 @@ class Membership:
             return self._delivery()
         entry.settler = self.handed_out
         self._at = entry.frame.offset or 0
+        self.handed_out.take_in_hand(entry, self._partition, self._at)
         self._current = entry
         return entry
 

@@ -1,14 +1,16 @@
 """A consumer of a group without a connection: what it hands out, settles and drops as its partitions change."""
 
+import re
 from contextlib import nullcontext
 
 import pytest
 from msgspec.structs import replace
 
-from shardmq.client.api.message import Delivery
+from shardmq.client.api.message import Delivery, Message
 from shardmq.client.core.groups.changes import Assigned, Revoked
 from shardmq.client.core.groups.membership import Membership
-from shardmq.errors import ChannelError
+from shardmq.client.core.groups.nacked import PLACES_MIN, RANGES_MAX
+from shardmq.errors import ChannelError, InvalidRequest, PreconditionFailed
 from shardmq.message.record import pack_many
 from shardmq.protocol.native.operations.basic import BasicDeliver
 
@@ -244,3 +246,88 @@ def test_messages_of_a_partition_that_it_was_never_told_of_cannot_be_committed(
     member.deliver(delivery(1, 1, 3, 0, heard))
     assert bodies(member) == [b"3.0"]
     assert (member.read, member.abandoned) == ({}, {3})
+
+
+def taken(member: Membership, *deliveries: Delivery) -> list[Message]:
+    """The messages of some deliveries, in the program's hands."""
+    for each in deliveries:
+        member.deliver(each)
+    while member.change() is not None:
+        pass
+    return list(iter(member.message, None))
+
+
+def is_behind(member: Membership, offsets: dict[int, int]) -> list[int]:
+    """The partitions of which a commit says that the group is behind."""
+    try:
+        member.check_committed("orders", "g", offsets)
+    except PreconditionFailed as behind:
+        return [
+            int(number) for number in re.findall(r"\d+", behind.text.partition("partitions [")[2].partition("]")[0])
+        ]
+    return []
+
+
+def test_a_nack_that_is_refused_leaves_the_message_to_be_settled(member: Membership, heard: Heard) -> None:
+    [message] = taken(member, delivery(1, 1, 0, 0, heard))
+    with pytest.raises(TypeError):
+        message.nack(delay_ms=0.5)  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequest, match="0 to"):
+        message.nack(delay_ms=10**12)
+    with pytest.raises(InvalidRequest, match="without requeue"):
+        message.nack(requeue=False, delay_ms=5)
+    message.ack()
+    assert (heard.acked, heard.nacked) == ([(1, 1)], [])
+
+
+def test_a_group_waits_for_what_was_nacked_and_for_nothing_else(member: Membership, heard: Heard) -> None:
+    member.assigned([(0, 0), (1, 0)])
+    messages = taken(member, delivery(1, 6, 0, 0, heard), delivery(7, 4, 1, 0, heard), delivery(11, 4, 0, 6, heard))
+    assert is_behind(member, {0: 10, 1: 4}) == []
+    assert is_behind(member, {0: 9, 1: 3}) == [0, 1]
+    messages[2].nack()
+    messages[12].nack()  # offset 8 of partition 0
+    assert is_behind(member, {0: 2, 1: 4}) == []
+    assert is_behind(member, {0: 1, 1: 3}) == [0, 1]
+    assert is_behind(member, {0: 8, 1: 4}) == []
+    assert is_behind(member, {0: 5, 1: 4}) == [0], "it waited at 2, which it has passed, and waits at 8 now"
+    assert is_behind(member, {0: 9, 1: 4}) == [0], "it has passed all that was nacked"
+
+
+def test_a_group_waits_no_more_for_what_came_again_or_was_begun_anew(member: Membership, heard: Heard) -> None:
+    member.assigned([(0, 0), (1, 0)])
+    messages = taken(member, delivery(1, 4, 0, 0, heard), delivery(5, 4, 1, 0, heard))
+    messages[1].nack(requeue=False)
+    messages[5].nack()
+    again = delivery(9, 1, 0, 1, heard)
+    again.frame = replace(again.frame, redelivered=True)
+    taken(member, again, delivery(10, 1, 0, 4, heard))
+    assert is_behind(member, {0: 1, 1: 1}) == [0]
+    member.revoked([1], is_lost=False)
+    assert isinstance(member.change(), Revoked)
+    member.abandon([1])
+    member.assigned([(1, 0)])
+    taken(member, delivery(11, 4, 1, 0, heard))
+    assert is_behind(member, {0: 5, 1: 1}) == [1]
+
+
+def test_where_messages_lie_is_known_until_they_are_settled_and_no_longer(member: Membership, heard: Heard) -> None:
+    member.assigned([(0, 0)])
+    total = 5 * PLACES_MIN
+    messages = taken(member, *[delivery(number + 1, 1, 0, number, heard) for number in range(2)])
+    for number in range(2, total):
+        taken(member, delivery(number + 1, 1, 0, number, heard))[0].ack()
+    assert len(member.handed_out._nacked._places) <= PLACES_MIN + 2
+    messages[0].ack()
+    messages[1].nack()
+    assert is_behind(member, {0: 1}) == []
+    assert is_behind(member, {0: 2}) == [0]
+
+
+def test_of_many_ranges_that_were_nacked_all_between_them_counts_as_nacked(member: Membership, heard: Heard) -> None:
+    member.assigned([(0, 0)])
+    total = 2 * (RANGES_MAX + 2)
+    for message in taken(member, delivery(1, total, 0, 0, heard))[1::2]:
+        message.nack()
+    assert is_behind(member, {0: 0}) == [0]
+    assert is_behind(member, {0: 1}) == is_behind(member, {0: 10}) == is_behind(member, {0: total}) == []
