@@ -15,13 +15,14 @@ from shardmq.client.aio.requests.topics import TopicRequests
 from shardmq.client.aio.requests.topology import TopologyRequests
 from shardmq.client.aio.settler import ChannelSettler, SettleRequests
 from shardmq.client.aio.transaction import Transaction
-from shardmq.client.aio.transport import Transport
+from shardmq.client.aio.transport import Transport, has_result
 from shardmq.client.api.defaults import CLOSE_SECONDS
 from shardmq.client.api.message import Delivery, Message
 from shardmq.client.api.opening import Opening
 from shardmq.client.core.batching import batch_of_one, record_of
 from shardmq.client.core.channel import ChannelCore
 from shardmq.client.core.connection import ConnectionCore
+from shardmq.client.core.interfaces import IgnoredReply
 from shardmq.client.core.requests.request import Request
 from shardmq.client.core.validation import check_delay, check_names, producer_number
 from shardmq.errors import ChannelError, ConnectionFault, Timeout
@@ -67,7 +68,14 @@ class Channel(
         opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._settler.open(opened)
         self._core = self._settler.core
-        await self._answer(opened, f"opening channel {self.number}")
+        try:
+            await self._answer(opened, f"opening channel {self.number}")
+        except BaseException:
+            if has_result(opened) and self.is_open:  # nobody gets it, so nobody would ever close it
+                error = ChannelError(f"channel {self.number} was opened for a task that was cancelled")
+                self._connection.close_channel(self._core, error, IgnoredReply())
+                self._transport.transmit()
+            raise
 
     async def __aenter__(self) -> Self:
         return self
@@ -212,7 +220,12 @@ class Channel(
         self._settler.flush()
         got: asyncio.Future[Delivery | None] = asyncio.get_running_loop().create_future()
         self._connection.get(self._core, queue, auto_ack, got)
-        delivery = await self._answer(got, f"getting from queue '{queue}'")
+        try:
+            delivery = await self._answer(got, f"getting from queue '{queue}'")
+        except BaseException:
+            if has_result(got) and (unseen := got.result()) is not None:
+                self._settler.requeue_unseen(unseen, unseen.frame.tag)
+            raise
         return None if delivery is None else delivery.messages()[0]
 
     async def basic_recover(self) -> None:

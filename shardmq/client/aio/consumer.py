@@ -10,13 +10,14 @@ from functools import partial
 from typing import Any
 
 from shardmq.client.aio.settler import ChannelSettler
-from shardmq.client.aio.transport import Transport
+from shardmq.client.aio.transport import Transport, has_result
 from shardmq.client.api.handler_errors import OnError, handler_raised
 from shardmq.client.api.message import Batch, Delivery, Message
 from shardmq.client.core.connection import ConnectionCore
+from shardmq.client.core.groups.membership import Membership
 from shardmq.client.core.groups.plain import PlainInbox, PlainMember, is_plain_member
 from shardmq.client.core.interfaces import Inbox
-from shardmq.errors import ChannelError, ConnectionFault, NotFound, ShardmqError
+from shardmq.errors import ChannelError, ConnectionFault, NotFound, ShardmqError, Timeout
 from shardmq.protocol.native.operations.basic import BasicConsume
 
 _log = logging.getLogger("shardmq.client")
@@ -101,9 +102,41 @@ class ChannelConsumers:
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._connection.consume(self.settler.core, operation, inbox, answer)
         self._transport.transmit()
-        tag = await self._transport.wait(answer, self._timeout, f"consuming queue '{operation.queue}'")
+        try:
+            tag = await self._transport.wait(answer, self._timeout, f"consuming queue '{operation.queue}'")
+        except BaseException:
+            if has_result(answer):  # it has begun for nobody
+                self._leave(answer.result(), inbox)
+            raise
         self.settler.note_prefetch(tag, 0 if operation.auto_ack else operation.prefetch)
         return tag
+
+    async def end(self, tag: str, inbox: Inbox) -> None:
+        """Cancel, and give back all that is in the inbox. Nothing is left to do where the channel is gone."""
+        settler = self.settler
+        if settler.core.fault is not None:
+            return
+        try:
+            await self.cancel(tag)
+        except (ChannelError, ConnectionFault, NotFound, Timeout):
+            settler.forget_prefetch(tag)
+        finally:  # also where nobody has answered, or the task was cancelled
+            self._leave(tag, inbox)
+
+    def _leave(self, tag: str, inbox: Inbox) -> None:
+        """Hear no more of a consumer, and give back what has come for it and the program has not seen."""
+        settler = self.settler
+        if settler.core.fault is not None:
+            return
+        self._connection.state.leave_consumer(settler.core, tag)
+        self._transport.transmit()
+        if isinstance(inbox, Membership):
+            for first, last in inbox.left():
+                settler.nack(first, last, requeue=True)
+        elif isinstance(inbox, DeliveryQueue):
+            for delivery in inbox.drain():
+                settler.taken(delivery)
+                settler.requeue_unseen(delivery, delivery.frame.tag)
 
     async def cancel(self, tag: str) -> None:
         """End a consumer."""
@@ -148,9 +181,11 @@ class ChannelConsumers:
                     if member is not None and inbox.has_lost(delivery):
                         break  # it goes to another member of the group
         finally:
-            await self._end(tag, inbox)
-            if delivery is not None:
-                settler.requeue_unseen(delivery, 0 if message is None else message.delivery_tag + 1)
+            try:
+                await self.end(tag, inbox)
+            finally:
+                if delivery is not None:
+                    settler.requeue_unseen(delivery, 0 if message is None else message.delivery_tag + 1)
 
     async def batches(self, operation: BasicConsume, inactivity_timeout: float | None) -> AsyncGenerator[Batch, None]:
         """The iterator of `Channel.consume_batches`; the consumer begins with the first step."""
@@ -160,7 +195,7 @@ class ChannelConsumers:
             while (delivery := await self._next(inbox, inactivity_timeout)) is not None:
                 yield Batch(delivery)
         finally:
-            await self._end(tag, inbox)
+            await self.end(tag, inbox)
 
     async def _next(self, inbox: DeliveryQueue, inactivity_timeout: float | None) -> Delivery | None:
         settler = self.settler
@@ -176,19 +211,6 @@ class ChannelConsumers:
             settler.taken(delivery)
             if not settler.is_stale(delivery) and inbox.takes(delivery):
                 return delivery
-
-    async def _end(self, tag: str, inbox: DeliveryQueue) -> None:
-        """Cancel, and give back all that is in the inbox. Nothing is left to do where the channel is gone."""
-        settler = self.settler
-        if settler.core.fault is not None:
-            return
-        try:
-            await self.cancel(tag)
-        except (ChannelError, ConnectionFault, NotFound):
-            settler.forget_prefetch(tag)
-        for delivery in inbox.drain():
-            settler.taken(delivery)
-            settler.requeue_unseen(delivery, delivery.frame.tag)
 
 
 class HandlerInbox(DeliveryQueue):

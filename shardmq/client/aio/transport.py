@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from shardmq.client.aio.reconnect import Line, Reconnect
@@ -25,6 +25,11 @@ _log = logging.getLogger("shardmq.client")
 T = TypeVar("T")
 
 _UNHEARD: Final = IgnoredReply()
+
+
+def has_result(answer: asyncio.Future[Any]) -> bool:
+    """Whether a request was carried out: also for a task that was cancelled in the moment in which the answer came."""
+    return answer.done() and not answer.cancelled() and answer.exception() is None
 
 
 class Transport:
@@ -136,18 +141,21 @@ class Transport:
             self._sent_at = self._loop.time()
         frames.clear()  # where the connection is lost, what matters is said again by the core
 
-    async def wait(self, awaited: Awaitable[T], seconds: float, what: str) -> T:
-        """The result of what is awaited.
+    async def wait(self, answer: asyncio.Future[T], seconds: float, what: str) -> T:
+        """The answer's result. Where this raises, the answer may have come all the same: see `has_result`.
 
         Raises:
             Timeout: it did not come in so many seconds; it is given up.
+            ShardmqError: what the answer is.
         """
         self._waiting += 1
         self._set_reading()
         try:
             async with asyncio.timeout(seconds):
-                return await awaited
+                return await answer
         except TimeoutError:
+            if answer.done() and not answer.cancelled():  # it came in that moment
+                return answer.result()
             raise Timeout(f"{what}: no answer in {seconds:g} s{self._state.excuse()}") from None
         finally:
             self._waiting -= 1

@@ -168,7 +168,7 @@ class ConnectionCore:
         def finish(result: object) -> str:
             tag = started_consumer(result)
             if reply.done():
-                self._cancel_unheard(channel, tag, IgnoredReply(), operation.auto_ack)
+                self.state.cancel_unheard(channel, tag, IgnoredReply(), operation.auto_ack)
             else:
                 channel.inboxes[tag] = inbox
                 channel.consumers[tag] = started_at(replace(operation, consumer=tag), result)
@@ -192,7 +192,7 @@ class ConnectionCore:
         consumer = channel.consumers.get(tag)
         finish(None)
         if channel.is_open:  # it may be a consumer already in this life
-            self._cancel_unheard(channel, tag, reply, consumer is not None and consumer.auto_ack)
+            state.cancel_unheard(channel, tag, reply, consumer is not None and consumer.auto_ack)
         else:
             reply.set_result(None)
 
@@ -379,13 +379,3 @@ class ConnectionCore:
         """Try again what could not be restored a moment ago."""
         if self.state.restore is not None and self.state.restore.is_pausing:
             self.state.restore.go_on()
-
-    def _cancel_unheard(self, channel: ChannelCore, tag: str, reply: Reply[None], auto_ack: bool) -> None:
-        """Cancel a consumer without an inbox: what comes until then is requeued, unless it is acked already."""
-        if auto_ack:
-            channel.unheard.add(tag)
-
-        def finish(_: object) -> None:
-            channel.unheard.discard(tag)
-
-        self.state.send_request(PendingRequest(channel, BasicCancel(0, channel.number, tag), reply, finish))

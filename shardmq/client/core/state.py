@@ -18,7 +18,7 @@ from shardmq.client.core.validation import check_fields, check_size
 from shardmq.errors import ChannelError, ResourceLocked, ShardmqError
 from shardmq.limits import CHANNELS_MAX, MESSAGE_BYTES_HIGHEST, frame_bytes_max
 from shardmq.protocol.native.frames import FrameReader
-from shardmq.protocol.native.operations.basic import BasicDeliver, BasicNack
+from shardmq.protocol.native.operations.basic import BasicCancel, BasicDeliver, BasicNack
 from shardmq.protocol.native.operations.codec import encode
 from shardmq.protocol.native.operations.connection import ChannelClose, ChannelOpen
 from shardmq.protocol.native.operations.fields import ClientRequest, Operation
@@ -189,6 +189,7 @@ class ConnectionState:
         """End a consumer, and tell its inbox."""
         consumer = channel.consumers.get(tag)
         inbox = channel.forget_consumer(tag)
+        channel.unheard.discard(tag)
         if consumer is not None:
             queue = consumer.queue
             others = (other.queue for one in self.by_number.values() for other in one.consumers.values())
@@ -196,6 +197,29 @@ class ConnectionState:
                 self.declarations.unconsumed(queue)
         if inbox is not None:
             inbox.end(error)
+
+    def leave_consumer(self, channel: ChannelCore, tag: str) -> None:
+        """End a consumer of which nobody is to hear any more, whether or not its end was asked for already."""
+        if channel.fault is not None or tag not in channel.inboxes:
+            return
+        auto_ack = tag not in channel.manual
+        under_way = [pending.operation for pending in self.pending.values() if pending.channel is channel]
+        is_asked_for = any(isinstance(each, BasicCancel) and each.consumer == tag for each in under_way)
+        self.end_consumer(channel, tag, None)
+        if is_asked_for and auto_ack:
+            channel.unheard.add(tag)
+        elif not is_asked_for and channel.is_open:
+            self.cancel_unheard(channel, tag, IgnoredReply(), auto_ack)
+
+    def cancel_unheard(self, channel: ChannelCore, tag: str, reply: Reply[None], auto_ack: bool) -> None:
+        """Cancel a consumer without an inbox: what comes until then is requeued, unless it is acked already."""
+        if auto_ack:
+            channel.unheard.add(tag)
+
+        def finish(_: object) -> None:
+            channel.unheard.discard(tag)
+
+        self.send_request(PendingRequest(channel, BasicCancel(0, channel.number, tag), reply, finish))
 
     def rename_queue(self, old: str, new: str) -> None:
         """Note that a queue the server named has another name in this life."""

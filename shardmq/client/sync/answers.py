@@ -38,6 +38,11 @@ class PendingAnswer(Generic[T]):
         """Whether it is settled, or nobody waits any more."""
         return self.is_settled or self.is_abandoned
 
+    @property
+    def has_result(self) -> bool:
+        """Whether a request was carried out: also for a thread that was interrupted in the moment the answer came."""
+        return self.is_settled and self._error is None
+
     def set_result(self, result: T, /) -> None:
         """Settle it."""
         self._result = result

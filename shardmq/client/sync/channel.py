@@ -8,6 +8,7 @@ from shardmq.client.api.defaults import CLOSE_SECONDS
 from shardmq.client.api.message import Delivery, Message
 from shardmq.client.core.batching import batch_of_one, record_of
 from shardmq.client.core.connection import ConnectionCore
+from shardmq.client.core.interfaces import IgnoredReply
 from shardmq.client.core.requests.request import Request
 from shardmq.client.core.validation import check_delay, check_names, producer_number
 from shardmq.client.sync.answers import PendingAnswer, PendingConfirm
@@ -70,7 +71,15 @@ class Channel(
         opened: PendingAnswer[None] = PendingAnswer()
         self._settler.open(opened)
         self._core = self._settler.core
-        transport.wait(opened, timeout, f"opening channel {self.number}")
+        try:
+            transport.wait(opened, timeout, f"opening channel {self.number}")
+        except BaseException:
+            with transport.lock, transport.uninterrupted:
+                if opened.has_result and self.is_open:  # nobody gets it, so nobody would ever close it
+                    error = ChannelError(f"channel {self.number} was opened for a thread that was interrupted")
+                    connection.close_channel(self._core, error, IgnoredReply())
+                    transport.transmit()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -218,7 +227,12 @@ class Channel(
         with self._transport.lock, self._transport.uninterrupted:
             self._connection.get(self._core, queue, auto_ack, got)
             self._transport.transmit(is_awaited=True)
-        delivery = self._transport.wait(got, self._timeout, f"getting from queue '{queue}'")
+        try:
+            delivery = self._transport.wait(got, self._timeout, f"getting from queue '{queue}'")
+        except BaseException:
+            if got.has_result and (unseen := got.result()) is not None:
+                self._settler.requeue_unseen(unseen, unseen.frame.tag)
+            raise
         return None if delivery is None else delivery.messages()[0]
 
     def basic_recover(self) -> None:

@@ -4,12 +4,14 @@ import sys
 import threading
 from _thread import start_new_thread
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from queue import Empty
 from typing import cast
 
 from shardmq.client.api.handler_errors import OnError, handler_raised
 from shardmq.client.api.message import Batch, Delivery, Message
 from shardmq.client.core.connection import ConnectionCore
+from shardmq.client.core.groups.membership import Membership
 from shardmq.client.core.groups.plain import PlainInbox, PlainMember, is_plain_member
 from shardmq.client.core.interfaces import Inbox
 from shardmq.client.sync.answers import DeliveryQueue, PendingAnswer
@@ -54,9 +56,41 @@ class ChannelConsumers:
         with self._transport.lock, self._transport.uninterrupted:
             self._connection.consume(self.settler.core, operation, inbox, answer)
             self._transport.transmit()
-        tag = self._transport.wait(answer, self._timeout, f"consuming queue '{operation.queue}'")
+        try:
+            tag = self._transport.wait(answer, self._timeout, f"consuming queue '{operation.queue}'")
+        except BaseException:
+            if answer.has_result:  # it has begun for nobody
+                self._leave(answer.result(), inbox)
+            raise
         self.settler.note_prefetch(tag, 0 if operation.auto_ack else operation.prefetch)
         return tag
+
+    def end(self, tag: str, inbox: Inbox) -> None:
+        """Cancel, and give back all that is in the inbox. Nothing is left to do where the channel is gone."""
+        settler = self.settler
+        if settler.core.fault is not None:
+            return
+        try:
+            self.cancel(tag)
+        except (ChannelError, ConnectionFault, NotFound, Timeout):
+            settler.forget_prefetch(tag)
+        finally:  # also where nobody has answered, or the thread was interrupted
+            self._leave(tag, inbox)
+
+    def _leave(self, tag: str, inbox: Inbox) -> None:
+        """Hear no more of a consumer, and give back what has come for it and the program has not seen."""
+        settler = self.settler
+        with self._transport.lock, self._transport.uninterrupted:
+            self._connection.state.leave_consumer(settler.core, tag)
+            self._transport.transmit()
+        if isinstance(inbox, Membership):
+            with suppress(ChannelError, ConnectionFault):  # it is given back with its channel
+                for first, last in inbox.left():
+                    settler.nack(first, last, requeue=True)
+        elif isinstance(inbox, DeliveryQueue):
+            for delivery in inbox.drain():
+                settler.taken(delivery)
+                settler.requeue_unseen(delivery, delivery.frame.tag)
 
     def cancel(self, tag: str) -> None:
         """End a consumer."""
@@ -166,18 +200,11 @@ class ChannelConsumers:
             self._end_now(*end)
 
     def _end_now(self, tag: str, inbox: DeliveryQueue, delivery: Delivery | None, unseen_from: int) -> None:
-        """Cancel, and give back all that is in the inbox. Nothing is left to do where the channel is gone."""
-        settler = self.settler
-        if settler.core.fault is None:
-            try:
-                self.cancel(tag)
-            except (ChannelError, ConnectionFault, NotFound, Timeout):
-                settler.forget_prefetch(tag)
-            for left in inbox.drain():
-                settler.taken(left)
-                settler.requeue_unseen(left, left.frame.tag)
-        if delivery is not None:
-            settler.requeue_unseen(delivery, unseen_from)
+        try:
+            self.end(tag, inbox)
+        finally:
+            if delivery is not None:
+                self.settler.requeue_unseen(delivery, unseen_from)
 
 
 class HandlerInbox(PlainInbox):

@@ -16,7 +16,7 @@ from shardmq.client.core.requests import consuming, groups
 from shardmq.client.core.requests.request import Request
 from shardmq.client.sync.consumer import ChannelConsumers
 from shardmq.client.sync.sockets import wait_seconds
-from shardmq.errors import ChannelError, ConnectionFault, InvalidRequest, NotFound, PreconditionFailed
+from shardmq.errors import InvalidRequest, PreconditionFailed
 
 T = TypeVar("T")
 
@@ -152,15 +152,7 @@ class GroupConsumer:
         if self._is_closed:
             return
         self._is_closed = True
-        settler = self._consumers.settler
-        if settler.core.fault is not None:
-            return
-        try:
-            self._consumers.cancel(self._tag)
-            for first, last in self._member.left():
-                settler.nack(first, last, requeue=True)
-        except (ChannelError, ConnectionFault, NotFound):
-            settler.forget_prefetch(self._tag)
+        self._consumers.end(self._tag, self._member)
 
     def _to_commit(self) -> tuple[dict[int, int], list[tuple[int, int]]]:
         """What a transaction is to commit: offsets by partition, and the delivery tags below them.

@@ -222,6 +222,26 @@ def test_messages_of_such_a_consumer_that_are_acked_already_are_not_nacked() -> 
     assert not channel.unheard
 
 
+@pytest.mark.parametrize("auto_ack", [False, True])
+@pytest.mark.parametrize("is_asked_for", [False, True])
+def test_what_comes_for_a_consumer_that_was_left_goes_back_and_it_is_cancelled_once(
+    auto_ack: bool, is_asked_for: bool
+) -> None:
+    core, channel = opened()
+    inbox, waiter = consuming(core, channel, auto_ack), Waiter()
+    if is_asked_for:
+        core.cancel(channel, "c", waiter)
+        waiter.is_gone = True
+    core.state.leave_consumer(channel, "c")
+    core.state.leave_consumer(channel, "c")
+    assert sent(core) == [BasicCancel(4, 1, "c")]
+    hear(core, delivery(1, 2))
+    assert sent(core) == ([] if auto_ack else [BasicNack(1, [(1, 2)], True)])
+    hear(core, Ok(4, 1))
+    assert (inbox.deliveries, inbox.ends) == ([], [None])
+    assert not channel.unheard
+
+
 def test_undelivered_bytes_are_counted_until_they_are_taken() -> None:
     core, channel = opened()
     inbox = consuming(core, channel, auto_ack=True)
