@@ -271,7 +271,7 @@ class Channel(
         if publisher in self._publishers:
             self._publishers.remove(publisher)
 
-    async def _fail(self, fault: Exception) -> None:
+    async def _fail(self, fault: BaseException) -> None:
         error = ChannelError(f"channel {self.number} was closed because a consumer's callback raised {fault!r}")
         error.__cause__ = fault
         if self.is_open:

@@ -231,7 +231,7 @@ class HandlerInbox(DeliveryQueue):
         handler: Handler,
         queue: str,
         on_error: OnError,
-        fail: Callable[[Exception], Awaitable[None]],
+        fail: Callable[[BaseException], Awaitable[None]],
         concurrency: int,
     ) -> None:
         super().__init__()
@@ -292,6 +292,11 @@ class HandlerInbox(DeliveryQueue):
             outcome = self._handler(message)
             if inspect.isawaitable(outcome):
                 await outcome
-        except Exception as fault:  # noqa: BLE001  it is the program's; the policy says what becomes of the message
+        except (GeneratorExit, KeyboardInterrupt, SystemExit):
+            raise  # they end the event loop
+        except BaseException as fault:
+            task = asyncio.current_task()
+            if isinstance(fault, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise  # it is this task that was cancelled, and not something that the handler waited for
             if handler_raised(self._settler, message, self._queue, self._on_error):
                 await self._fail(fault)

@@ -264,7 +264,7 @@ class HandlerInbox(PlainInbox):
                 return
             try:
                 handler(message)
-            except (Exception, SystemExit) as fault:  # noqa: BLE001  the program's; the policy says what becomes of it
+            except BaseException as fault:  # noqa: BLE001  the program's; the policy says what becomes of the message
                 if handler_raised(settler, message, self._queue, self._on_error):
                     self._fail(fault)
                     return

@@ -75,7 +75,7 @@ class WorkerPool:
         while (job := self._next()) is not None:
             try:
                 job()
-            except (Exception, SystemExit):  # noqa: BLE001  a thread that ends would be missed by all that wait
+            except BaseException:  # noqa: BLE001  a thread that ends would be missed by all that wait
                 _log.exception("a job of the connection raised")
 
     def _next(self) -> Job | None:
@@ -129,7 +129,7 @@ class SerialExecutor:
     def _do(self, job: Job) -> None:
         try:
             job()
-        except (Exception, SystemExit):  # noqa: BLE001  the jobs behind it are not to blame
+        except BaseException:  # noqa: BLE001  the jobs behind it are not to blame
             _log.exception("a job of the connection raised")
 
 
@@ -165,14 +165,18 @@ class MetricsReporter:
             self._thread.join(seconds)
 
     def _run(self) -> None:
-        assert self._meter is not None
         while not self._over.is_set():
             self._due.wait()
             self._over.wait(REPORT_SECONDS)
             self._due.clear()
-            with self._lock:
-                counts = self._meter.take()
-            self._meter.report(counts)
+            self._report()
+        self._report()
+
+    def _report(self) -> None:
+        assert self._meter is not None
         with self._lock:
             counts = self._meter.take()
-        self._meter.report(counts)
+        try:
+            self._meter.report(counts)
+        except BaseException:  # noqa: BLE001  what is counted later is to be reported, too
+            _log.exception("the metrics hook raised; of %s not all is reported", counts)

@@ -1,8 +1,8 @@
 """Handlers on worker threads: what one of them does costs nobody else anything."""
 
+import asyncio
 import gc
 import logging
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -217,7 +217,7 @@ def test_a_strand_goes_on_after_what_it_does_when_idle_has_raised(caplog: pytest
     done = threading.Semaphore(0)
 
     def raise_fault() -> None:
-        raise ZeroDivisionError("the channel is gone")
+        raise asyncio.CancelledError("the channel is gone")
 
     strand = SerialExecutor(workers, raise_fault)
     with caplog.at_level(logging.CRITICAL):
@@ -317,14 +317,15 @@ def test_channels_that_end_with_messages_nobody_took_do_not_stop_other_consumers
     messages.close()  # type: ignore[attr-defined]
 
 
-def test_a_handler_that_calls_sys_exit_is_one_that_raises_and_the_next_message_is_handled(
-    channel: shardmq.Channel, queue: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("fault", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
+def test_whatever_a_handler_raises_the_next_message_is_handled(
+    channel: shardmq.Channel, queue: str, caplog: pytest.LogCaptureFixture, fault: BaseException
 ) -> None:
     handled = threading.Event()
 
     def handle(message: shardmq.Message) -> None:
         if message.body == b"first":
-            sys.exit(3)
+            raise fault
         message.ack()
         handled.set()
 

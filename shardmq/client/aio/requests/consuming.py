@@ -29,7 +29,7 @@ class ConsumeRequests(ABC):
         """Ask, and wait for the answer."""
 
     @abstractmethod
-    async def _fail(self, fault: Exception) -> None:
+    async def _fail(self, fault: BaseException) -> None:
         """Close the channel because a handler raised."""
 
     def consume(
