@@ -51,7 +51,7 @@ class Instrumentation:
             (Channel, Publisher, GroupConsumer),
             (AioChannel, AioPublisher, AioGroupConsumer),
         ):
-            self._wrap(channel, ("basic_publish",), sending)
+            self._wrap(channel, ("_publish",), sending)  # that is what `basic_publish` and `call` do
             self._wrap(publisher, ("publish", "publish_many", "publish_keyed"), sending)
             self._wrap(channel, ("basic_consume",), handling)
             self._wrap(channel, ("consume", "consume_batches", "reader"), iterating)
@@ -87,7 +87,7 @@ def instrument(tracer_provider: TracerProvider | None = None) -> Instrumentation
     Raises:
         InvalidRequest: the SDK is instrumented already.
     """
-    if hasattr(Channel.basic_publish, _MARK):
+    if hasattr(Channel._publish, _MARK):
         raise InvalidRequest("the SDK is instrumented already: end that instrumentation first")
     instrumentation = Instrumentation(tracer_of(tracer_provider))
     instrumentation._begin()

@@ -25,7 +25,7 @@ class _Sends:
 
     def __init__(self, method: Method, tracer: Tracer) -> None:
         self._signature = inspect.signature(method)
-        self._name = method.__name__.removeprefix("basic_")
+        self._name = method.__name__.removeprefix("_")
         self._tracer = tracer
 
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Span, inspect.BoundArguments]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pika
@@ -11,6 +11,10 @@ import pytest
 import shardmq
 from shardmq import Properties, aio, errors
 from shardmq.cmd.run.broker import Broker
+from shardmq.message.record import pack, unpack
+from shardmq.protocol.native.operations.basic import BasicConsume, BasicDeliver, BasicPublish
+from shardmq.protocol.native.operations.connection import ConnectionBlocked, ConnectionUnblocked
+from tests.client.peers import PATIENCE_SECONDS, Conversation, Script
 
 
 @pytest.fixture
@@ -106,6 +110,88 @@ def test_calls_of_asyncio_overlap(broker: Broker, service: str) -> None:
                 await channel.call("", "nobody-serves-this", b"")
             with pytest.raises(errors.Timeout):
                 await channel.call("", service, b"silence", timeout=0.2)
+
+    asyncio.run(run())
+
+
+def blocked(talk: Conversation, is_over: threading.Event) -> None:
+    """Begin a consumer of answers, and take no publish until it is over; then there is one."""
+    talk.open()
+    talk.send(ConnectionBlocked("the disk is full"))
+    talk.answer(talk.next(BasicConsume), {"consumer": "t"})
+    assert is_over.wait(PATIENCE_SECONDS)
+    talk.send(ConnectionUnblocked())
+    publish = talk.next(BasicPublish)
+    assert publish.records == pack(None, b"later")
+    talk.confirm(publish)
+    talk.read_to_end()
+
+
+def late(talk: Conversation, is_over: threading.Event) -> None:
+    """Begin a consumer of answers when it is over, and answer one request."""
+    talk.open()
+    consume = talk.next(BasicConsume)
+    assert is_over.wait(PATIENCE_SECONDS)
+    talk.answer(consume, {"consumer": "t"})
+    request = talk.next(BasicPublish)
+    talk.confirm(request)
+    [asked] = unpack(request.records, 1)
+    assert asked.properties is not None
+    known = pack(Properties(correlation_id=asked.properties.correlation_id), b"answer")
+    talk.send(BasicDeliver(1, "t", 1, False, "", consume.queue, 1, 0, 1, 1, 1, known))
+    talk.read_to_end()
+
+
+OVER_IN_TIME = r"^calling exchange '' with routing key 'q': no answer in 0.3 s.*; the message was not sent"
+
+
+def test_a_call_takes_no_longer_than_it_may_while_publishes_are_held(peer: Callable[[Script], str]) -> None:
+    is_over = threading.Event()
+    with shardmq.connect(peer(lambda talk: blocked(talk, is_over)), recovery=None) as connection:
+        channel = connection.channel()
+        for _ in range(2):
+            with pytest.raises(errors.Timeout, match=OVER_IN_TIME):
+                channel.call("", "q", b"never", timeout=0.3)
+        is_over.set()
+        channel.basic_publish("", "q", b"later")
+
+
+def test_a_call_takes_no_longer_than_it_may_while_its_answers_cannot_be_consumed(peer: Callable[[Script], str]) -> None:
+    is_over = threading.Event()
+    with shardmq.connect(peer(lambda talk: late(talk, is_over)), recovery=None) as connection:
+        channel = connection.channel()
+
+        def call(_: int) -> str:
+            with pytest.raises(errors.Timeout, match=OVER_IN_TIME) as caught:
+                channel.call("", "q", b"never", timeout=0.3)
+            return caught.value.text
+
+        with ThreadPoolExecutor(4) as pool:
+            assert len(list(pool.map(call, range(8)))) == 8
+        is_over.set()
+        assert channel.call("", "q", b"now").body == b"answer"
+
+
+def test_a_call_of_asyncio_takes_no_longer_than_it_may(peer: Callable[[Script], str]) -> None:
+    are_over = threading.Event(), threading.Event()
+
+    async def never(channel: aio.Channel) -> None:
+        with pytest.raises(errors.Timeout, match=OVER_IN_TIME):
+            await channel.call("", "q", b"never", timeout=0.3)
+
+    async def run() -> None:
+        async with aio.connect(peer(lambda talk: blocked(talk, are_over[0])), recovery=None) as connection:
+            channel = await connection.channel()
+            await asyncio.gather(*[never(channel) for _ in range(4)])
+            are_over[0].set()
+            await channel.basic_publish("", "q", b"later")
+        async with aio.connect(peer(lambda talk: late(talk, are_over[1])), recovery=None) as connection:
+            channel = await connection.channel()
+            await asyncio.gather(*[never(channel) for _ in range(4)])
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(channel.call("", "q", b"never"), 0.1)
+            are_over[1].set()
+            assert (await channel.call("", "q", b"now")).body == b"answer"
 
     asyncio.run(run())
 

@@ -20,6 +20,7 @@ from shardmq.client.api.defaults import CLOSE_SECONDS
 from shardmq.client.api.message import Delivery, Message
 from shardmq.client.api.opening import Opening
 from shardmq.client.core.batching import batch_of_one, record_of
+from shardmq.client.core.calls import UNSENT
 from shardmq.client.core.channel import ChannelCore
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.interfaces import IgnoredReply
@@ -61,7 +62,7 @@ class Channel(
         self._publishers: list[Publisher] = []
         self._settler = ChannelSettler(connection, transport, self._send_published)
         self._consumers = ChannelConsumers(connection, transport, self._settler, timeout)
-        self._calls = RemoteCalls(connection, transport, self._consumers)
+        self._calls = RemoteCalls(connection, transport, self._settler)
         self._core: ChannelCore
 
     async def _open(self) -> None:
@@ -132,20 +133,34 @@ class Channel(
             Unroutable: it is mandatory and no queue took it; the error carries it.
             Timeout: no confirm in time; the text says whether it was sent.
         """
+        what = f"publishing to exchange '{exchange}' with routing key '{routing_key}'"
+        await self._publish(exchange, routing_key, body, properties, mandatory, delay_ms, self._timeout, what)
+
+    async def _publish(
+        self,
+        exchange: str,
+        routing_key: str,
+        body: bytes,
+        properties: Properties | None,
+        mandatory: bool,
+        delay_ms: int,
+        seconds: float,
+        what: str,
+        whole: float | None = None,
+    ) -> None:
         check_names(exchange=exchange, routing_key=routing_key)
         check_delay(delay_ms)
         record = record_of(body, properties, self._connection.state.server.message_max)
         self._send_published()
-        confirmed = asyncio.get_running_loop().create_future()
-        confirm = PendingConfirm(confirmed)
+        confirm = PendingConfirm(asyncio.get_running_loop().create_future())
         batch = batch_of_one(exchange, routing_key, record, properties, mandatory, delay_ms)
         self._connection.publish(self._core, batch, confirm)
-        what = f"publishing to exchange '{exchange}' with routing key '{routing_key}'"
+        self._transport.transmit()
         try:
-            await self._answer(confirmed, what)
+            await self._transport.wait(confirm.future, seconds, what, whole)
         except BaseException as fault:  # nobody waits for it any more: what was not sent must not be sent later
             if self._core.withdraw(confirm) and isinstance(fault, Timeout):
-                raise Timeout(f"{fault.text}; the message was not sent, and will not be") from fault
+                raise Timeout(f"{fault.text}; {UNSENT}") from fault
             raise
 
     def publisher(

@@ -30,23 +30,27 @@ from shardmq.message.properties import Properties
 
 
 class PendingConfirm:
-    """One publish that a coroutine waits for."""
+    """One publish that a coroutine waits for.
 
-    __slots__ = ("_came_back", "_future")
+    Attributes:
+        future: settled with the confirm.
+    """
+
+    __slots__ = ("_came_back", "future")
 
     def __init__(self, future: asyncio.Future[None]) -> None:
-        self._future = future
+        self.future = future
         self._came_back: Unroutable | None = None
 
     def settled(self, _count: int, error: ShardmqError | None, taken: int = 0) -> None:
         """Settle the future with the message's confirm, before which the message may have come back."""
         error = self._came_back if taken or error is None else error
-        if self._future.done():
+        if self.future.done():
             return
         if error is None:
-            self._future.set_result(None)
+            self.future.set_result(None)
         else:
-            self._future.set_exception(error)
+            self.future.set_exception(error)
 
     def returned(self, _count: int, error: Unroutable) -> bool:
         """Keep the message that came back: that is told with its confirm."""

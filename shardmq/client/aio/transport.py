@@ -141,8 +141,14 @@ class Transport:
             self._sent_at = self._loop.time()
         frames.clear()  # where the connection is lost, what matters is said again by the core
 
-    async def wait(self, answer: asyncio.Future[T], seconds: float, what: str) -> T:
+    async def wait(self, answer: asyncio.Future[T], seconds: float, what: str, whole: float | None = None) -> T:
         """The answer's result. Where this raises, the answer may have come all the same: see `has_result`.
+
+        Args:
+            answer: it.
+            seconds: to wait.
+            what: was asked, in words, for the error.
+            whole: the seconds that the error names, where a part of them has passed before.
 
         Raises:
             Timeout: it did not come in so many seconds; it is given up.
@@ -156,7 +162,7 @@ class Transport:
         except TimeoutError:
             if answer.done() and not answer.cancelled():  # it came in that moment
                 return answer.result()
-            raise Timeout(f"{what}: no answer in {seconds:g} s{self._state.excuse()}") from None
+            raise Timeout(f"{what}: no answer in {whole or seconds:g} s{self._state.excuse()}") from None
         finally:
             self._waiting -= 1
             self._set_reading()

@@ -7,6 +7,7 @@ dispatch.py          What the server says, and whom that settles.
 restore.py           The order in which a reconnected connection is made as it was.
 channel.py           What the core keeps of a channel, and of what was asked and published until it is answered.
 groups/              Consumers of groups: their partitions, what they have handed out.
+calls.py             The calls of a channel that wait for an answer, and the consumer of their answers.
 transaction.py       A transaction's attempt: what is staged, and the steps of its life.
 declarations.py      What was declared, and is declared again after a loss.
 requests/            Requests as values: checked, ready to be sent, and what their answers become.

@@ -217,8 +217,14 @@ class AnswerReader(ABC):
     def _read(self) -> bool:
         """Read once, and take in what came; whether something did."""
 
-    def wait(self, answer: PendingAnswer[T], seconds: float, what: str) -> T:
+    def wait(self, answer: PendingAnswer[T], seconds: float, what: str, whole: float | None = None) -> T:
         """The answer's result. Not under `lock`.
+
+        Args:
+            answer: it.
+            seconds: to wait.
+            what: was asked, in words, for the error.
+            whole: the seconds that the error names, where a part of them has passed before.
 
         Raises:
             Timeout: it did not come in so many seconds; it is given up.
@@ -249,7 +255,7 @@ class AnswerReader(ABC):
                 if reads and (self._waiting or right.fault is not None or not answer.is_settled):
                     self._listen()
         if not answer.is_settled:
-            raise Timeout(f"{what}: no answer in {seconds:g} s{self._state.excuse()}")
+            raise Timeout(f"{what}: no answer in {whole or seconds:g} s{self._state.excuse()}")
         return answer.result()
 
     def _is_only_answer(self) -> bool:

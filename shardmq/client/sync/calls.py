@@ -1,82 +1,70 @@
 """Calls that wait for an answer: remote procedure calls over direct reply-to."""
 
-import threading
+import time
 from abc import ABC, abstractmethod
-from itertools import count
 
-from shardmq.client.api.message import Delivery, Message
+from shardmq.client.api.message import Message
+from shardmq.client.core.calls import UNSENT, CallsCore
 from shardmq.client.core.connection import ConnectionCore
-from shardmq.client.core.interfaces import again
 from shardmq.client.core.requests import consuming
 from shardmq.client.core.validation import check_timeout
 from shardmq.client.sync.answers import PendingAnswer
-from shardmq.client.sync.consumer import ChannelConsumers
+from shardmq.client.sync.settler import ChannelSettler
 from shardmq.client.sync.transport import Transport
-from shardmq.errors import ChannelError, ShardmqError
+from shardmq.errors import Timeout
 from shardmq.message.properties import Properties
 
 
 class RemoteCalls:
-    """The calls of one channel that wait for an answer; the inbox of the consumer that the answers come to.
+    """The calls of one channel that wait for an answer.
 
     Args:
         connection: the connection's core.
         transport: the connection's.
-        consumers: the channel's.
+        settler: the channel's.
     """
 
-    def __init__(self, connection: ConnectionCore, transport: Transport, consumers: ChannelConsumers) -> None:
-        self._connection = connection
+    def __init__(self, connection: ConnectionCore, transport: Transport, settler: ChannelSettler) -> None:
+        self._core = CallsCore(connection, settler)
         self._transport = transport
-        self._consumers = consumers
-        self._beginning = threading.Lock()
-        self._reply_to = ""
-        self._numbers = count(1)
-        self._waiting: dict[str, PendingAnswer[Message]] = {}
+        self._settler = settler
 
-    def expect(self) -> tuple[str, str, PendingAnswer[Message]]:
-        """Where an answer is to go, its correlation id, and the answer; the first call begins the consumer."""
-        with self._beginning:
-            if not self._reply_to:
-                reply_to = consuming.reply_queue()
-                self._consumers.begin(consuming.basic_consume(reply_to, "", 0, True, False, None), self)
-                self._reply_to = reply_to
-            correlation_id = str(next(self._numbers))
-            answer = self._waiting[correlation_id] = PendingAnswer()
-            return self._reply_to, correlation_id, answer
+    def begin(self, seconds: float, what: str) -> str:
+        """The name of the queue that answers come to; the first call begins its consumer.
 
-    def wait(self, correlation_id: str, answer: PendingAnswer[Message], seconds: float, what: str) -> Message:
-        """The answer.
+        Raises:
+            Timeout: it did not begin in so many seconds.
+            ChannelError, ConnectionFault: the channel or the connection ended.
+        """
+        if self._core.reply_to:
+            return self._core.reply_to
+        self._settler.flush()
+        begun: PendingAnswer[str] = PendingAnswer()
+        with self._transport.lock, self._transport.uninterrupted:
+            self._core.begin(begun)
+            self._transport.transmit()
+        try:
+            return self._transport.wait(begun, seconds, what)
+        except Timeout as late:
+            raise Timeout(f"{late.text}; {UNSENT}") from late
+
+    def expect(self) -> tuple[str, PendingAnswer[Message]]:
+        """The correlation id of a request, and its answer."""
+        answer: PendingAnswer[Message] = PendingAnswer()
+        return self._core.expect(answer), answer
+
+    def wait(self, answer: PendingAnswer[Message], seconds: float, what: str, whole: float) -> Message:
+        """The answer, in what is left of the whole time that the call may take.
 
         Raises:
             Timeout: it did not come in so many seconds.
             ChannelError, ConnectionFault: the channel or the connection ended.
         """
-        try:
-            return self._transport.wait(answer, seconds, what)
-        finally:
-            self.forget(correlation_id)
+        return self._transport.wait(answer, seconds, what, whole)
 
     def forget(self, correlation_id: str) -> None:
         """Wait for an answer no more."""
-        self._waiting.pop(correlation_id, None)
-
-    def deliver(self, delivery: Delivery) -> None:
-        """Hand out answers. Called by the core, under the transport's lock."""
-        self._connection.state.taken(self._consumers.settler.core, delivery.size)
-        for message in delivery.messages():
-            answer = self._waiting.pop(message.properties.correlation_id or "", None)
-            if answer is not None and not answer.done():
-                answer.set_result(message)
-
-    def end(self, error: ShardmqError | None) -> None:
-        """Tell all who wait that no answer comes any more. Called by the core, under the transport's lock."""
-        self._reply_to = ""
-        waiting, self._waiting = self._waiting, {}
-        ended = error or ChannelError("the consumer of answers has ended")
-        for answer in waiting.values():
-            if not answer.done():
-                answer.set_exception(again(ended))
+        self._core.forget(correlation_id)
 
 
 class CallRequests(ABC):
@@ -86,16 +74,19 @@ class CallRequests(ABC):
     _timeout: float
 
     @abstractmethod
-    def basic_publish(
+    def _publish(
         self,
         exchange: str,
         routing_key: str,
         body: bytes,
-        properties: Properties | None = None,
-        mandatory: bool = False,
-        delay_ms: int = 0,
+        properties: Properties | None,
+        mandatory: bool,
+        delay_ms: int,
+        seconds: float,
+        what: str,
+        whole: float | None = None,
     ) -> None:
-        """Publish one message."""
+        """Publish one message, and wait for its confirm."""
 
     def call(
         self,
@@ -117,7 +108,7 @@ class CallRequests(ABC):
             body: the request.
             properties: of the request. Its `reply_to` and `correlation_id` are set here; unless they say otherwise, it
                 is transient, and expires when nobody waits for the answer any more.
-            timeout: seconds to wait for the answer; the connection's when None.
+            timeout: seconds that all of it may take, until the answer is there; the connection's when None.
 
         Returns:
             The answer; it need not be acked.
@@ -125,17 +116,20 @@ class CallRequests(ABC):
         Raises:
             Unroutable: no queue took the request: nobody serves it.
             NotFound, AccessRefused, PublishRefused, ContentTooLarge: as `basic_publish`.
-            Timeout: no answer in time; the request may have been carried out or not.
+            Timeout: no answer in time; the request may have been carried out or not, unless the text says that it was
+                not sent.
             ChannelError, ConnectionFault: the channel or the connection is closed.
         """
         seconds = self._timeout if timeout is None else timeout
         check_timeout(seconds)
-        reply_to, correlation_id, answer = self._calls.expect()
-        try:
-            asked = consuming.call_properties(properties, reply_to, correlation_id, seconds)
-            self.basic_publish(exchange, routing_key, body, asked, mandatory=True)
-        except BaseException:
-            self._calls.forget(correlation_id)
-            raise
+        until = time.monotonic() + seconds
         what = f"calling exchange '{exchange}' with routing key '{routing_key}'"
-        return self._calls.wait(correlation_id, answer, seconds, what)
+        reply_to = self._calls.begin(seconds, what)
+        correlation_id, answer = self._calls.expect()
+        try:
+            left = max(until - time.monotonic(), 0.0)
+            asked = consuming.call_properties(properties, reply_to, correlation_id, left)
+            self._publish(exchange, routing_key, body, asked, True, 0, left, what, seconds)
+            return self._calls.wait(answer, until - time.monotonic(), what, seconds)
+        finally:
+            self._calls.forget(correlation_id)

@@ -7,6 +7,7 @@ from typing import Self, TypeVar
 from shardmq.client.api.defaults import CLOSE_SECONDS
 from shardmq.client.api.message import Delivery, Message
 from shardmq.client.core.batching import batch_of_one, record_of
+from shardmq.client.core.calls import UNSENT
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.interfaces import IgnoredReply
 from shardmq.client.core.requests.request import Request
@@ -67,7 +68,7 @@ class Channel(
         self._publishers: dict[Publisher, None] = {}  # in the order they were made
         self._settler = ChannelSettler(connection, transport, self._send_published)
         self._consumers = ChannelConsumers(connection, transport, self._settler, workers, timeout)
-        self._calls = RemoteCalls(connection, transport, self._consumers)
+        self._calls = RemoteCalls(connection, transport, self._settler)
         opened: PendingAnswer[None] = PendingAnswer()
         self._settler.open(opened)
         self._core = self._settler.core
@@ -136,24 +137,38 @@ class Channel(
             Unroutable: it is mandatory and no queue took it; the error carries it.
             Timeout: no confirm in time; the text says whether it was sent.
         """
+        what = f"publishing to exchange '{exchange}' with routing key '{routing_key}'"
+        self._publish(exchange, routing_key, body, properties, mandatory, delay_ms, self._timeout, what)
+
+    def _publish(
+        self,
+        exchange: str,
+        routing_key: str,
+        body: bytes,
+        properties: Properties | None,
+        mandatory: bool,
+        delay_ms: int,
+        seconds: float,
+        what: str,
+        whole: float | None = None,
+    ) -> None:
         check_names(exchange=exchange, routing_key=routing_key)
         check_delay(delay_ms)
         record = record_of(body, properties, self._connection.state.server.message_max)
         if self._publishers:
             self._send_published()
-        confirmed = PendingConfirm()
+        confirm = PendingConfirm()
         batch = batch_of_one(exchange, routing_key, record, properties, mandatory, delay_ms)
         with self._transport.lock, self._transport.uninterrupted:
-            self._connection.publish(self._core, batch, confirmed)
+            self._connection.publish(self._core, batch, confirm)
             self._transport.transmit(is_awaited=True)
-        what = f"publishing to exchange '{exchange}' with routing key '{routing_key}'"
         try:
-            self._transport.wait(confirmed, self._timeout, what)
+            self._transport.wait(confirm, seconds, what, whole)
         except BaseException as fault:  # nobody waits for it any more: what was not sent must not be sent later
             with self._transport.lock:
-                is_withdrawn = self._core.withdraw(confirmed)
+                is_withdrawn = self._core.withdraw(confirm)
             if is_withdrawn and isinstance(fault, Timeout):
-                raise Timeout(f"{fault.text}; the message was not sent, and will not be") from fault
+                raise Timeout(f"{fault.text}; {UNSENT}") from fault
             raise
 
     def publisher(
