@@ -17,7 +17,7 @@ from shardmq.client.api.defaults import CLOSE_SECONDS, REPORT_SECONDS, TIMEOUT_S
 from shardmq.client.api.hooks import HookRegistration, Hooks
 from shardmq.client.api.metrics import Counter, Metrics, MetricsCounter, counter_of
 from shardmq.client.api.opening import Opening
-from shardmq.client.api.recovery import DEFAULT_RECOVERY, Recovery
+from shardmq.client.api.recovery import DEFAULT_RECOVERY, Recovery, check_recovery
 from shardmq.client.api.results import ServerProperties
 from shardmq.client.api.tls import check_tls
 from shardmq.client.api.url import Address, addresses_of
@@ -108,8 +108,7 @@ async def _connect(
     check_tls(addresses, tls)
     check_heartbeat(heartbeat)
     check_timeout(timeout)
-    if recovery is not None:
-        recovery.check()
+    check_recovery(recovery)
     connection = Connection.__new__(Connection)
     counter = None if metrics is None else counter_of(metrics)
     connection._set_up(addresses, timeout, heartbeat, recovery, tls, counter, properties)

@@ -15,6 +15,7 @@ from shardmq.client.core.groups.changes import Change, Revoked
 from shardmq.client.core.groups.membership import Membership
 from shardmq.client.core.requests import consuming, groups
 from shardmq.client.core.requests.request import Request
+from shardmq.client.core.validation import check_wait
 from shardmq.errors import InvalidRequest, PreconditionFailed
 
 T = TypeVar("T")
@@ -110,6 +111,7 @@ class GroupConsumer:
         Returns:
             Them; none where none came in time, or the consumer has ended.
         """
+        check_wait("timeout", timeout)
         self._handled()
         found: list[Message] = []
         message = await self._next(self._member.message, timeout)

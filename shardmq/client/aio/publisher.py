@@ -24,8 +24,8 @@ from shardmq.client.core.publishing.collector import BatchCollector
 from shardmq.client.core.publishing.keyed import KeyedBuilder
 from shardmq.client.core.publishing.pairs import batches_of_pairs
 from shardmq.client.core.publishing.sent import SentBatches
-from shardmq.client.core.validation import check_delay, check_names, check_sequence
-from shardmq.errors import ChannelError, InvalidRequest, ShardmqError, Unroutable
+from shardmq.client.core.validation import check_count, check_delay, check_names, check_sequence, check_wait
+from shardmq.errors import ChannelError, ShardmqError, Unroutable
 from shardmq.message.properties import Properties
 
 
@@ -79,8 +79,7 @@ class Publisher:
         forget: Callable[["Publisher"], None],
         publish: Publish | None = None,
     ) -> None:
-        if window is not None and window < 1:
-            raise InvalidRequest(f"a publisher's window is at least 1 message, not {window}")
+        check_count("window", window)
         self._core = core
         self._transport = transport
         self._channel = channel
@@ -250,6 +249,7 @@ class Publisher:
             Timeout: not all was confirmed in time; it may still be.
             ChannelError, ConnectionFault: the channel or connection closed before all was confirmed.
         """
+        check_wait("timeout", timeout)
         self._send()
         seconds = self._timeout if timeout is None else timeout
         await self._wait_for(None, seconds, f"flush ({self._sent.target})")

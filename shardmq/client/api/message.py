@@ -144,11 +144,11 @@ class Message(msgspec.Struct, gc=False, eq=False):
 
         Args:
             requeue: whether it returns to the queue.
-            delay_ms: it is delivered again no sooner than so many milliseconds from now.
+            delay_ms: it is delivered again no sooner than so many milliseconds from now; 0 where it does not return.
 
         Raises:
             ChannelError, ConnectionFault: the channel or connection it came over is closed.
-            PreconditionFailed: it was consumed with auto_ack.
+            PreconditionFailed, InvalidRequest: it was consumed with auto_ack; the delay cannot be.
         """
         self._delivery.settler.nack(self.delivery_tag, self.delivery_tag, requeue, delay_ms)
 

@@ -127,3 +127,12 @@ class Backoff:
 
 
 DEFAULT_RECOVERY: Final = Recovery()
+
+
+def check_recovery(recovery: Recovery | None) -> None:
+    """Raise TypeError for what is no Recovery, InvalidRequest for wishes that make no sense."""
+    if recovery is None:
+        return
+    if not isinstance(recovery, Recovery):
+        raise TypeError(f"recovery is a shardmq.Recovery, or None for none, not {type(recovery).__name__}")
+    recovery.check()

@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -149,6 +150,31 @@ def check_timeout(timeout: float) -> None:
         raise TypeError(f"timeout is a number of seconds, not {type(timeout).__name__}")
     if not timeout > 0:
         raise InvalidRequest(f"a timeout is over 0 seconds, not {timeout}")
+
+
+def check_wait(what: str, seconds: float | None) -> None:
+    """Raise for what is no time that may be waited for; none is left where it is 0 or less, and None is for ever.
+
+    Raises:
+        TypeError: it is no number.
+        InvalidRequest: it is not a number (NaN), which no clock ever reaches.
+    """
+    if seconds is None:
+        return
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise TypeError(f"{what} is a number of seconds, not {type(seconds).__name__}")
+    if math.isnan(seconds):
+        raise InvalidRequest(f"{what} is a number of seconds, not {seconds}")
+
+
+def check_count(what: str, count: int | None) -> None:
+    """Raise for what is no number of things, or None: TypeError for no int, InvalidRequest for less than 1."""
+    if count is None:
+        return
+    if type(count) is not int:
+        raise TypeError(f"{what} is an int, not {count!r}")
+    if count < 1:
+        raise InvalidRequest(f"{what} is at least 1, not {count}")
 
 
 def check_prefetch(prefetch: int) -> None:

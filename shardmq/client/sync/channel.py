@@ -11,7 +11,7 @@ from shardmq.client.core.calls import UNSENT
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.interfaces import IgnoredReply
 from shardmq.client.core.requests.request import Request
-from shardmq.client.core.validation import check_delay, check_names, producer_number
+from shardmq.client.core.validation import check_delay, check_names, check_timeout, producer_number
 from shardmq.client.sync.answers import PendingAnswer, PendingConfirm
 from shardmq.client.sync.calls import CallRequests, RemoteCalls
 from shardmq.client.sync.consumer import ChannelConsumers
@@ -183,6 +183,8 @@ class Channel(
                 rising, and every queue takes each number once. Without it the channel numbers its messages, which
                 makes what a recovery sends again harmless, but not what a program sends again when it was restarted.
         """
+        if timeout is not None:
+            check_timeout(timeout)
         publisher = Publisher.__new__(Publisher)
         publisher._set_up(
             self._connection,

@@ -8,14 +8,14 @@ from typing import Any, Self, TypeVar
 from shardmq.client.api.defaults import CLOSE_SECONDS, TIMEOUT_SECONDS
 from shardmq.client.api.hooks import HookRegistration, Hooks
 from shardmq.client.api.metrics import Counter, Metrics, MetricsCounter, counter_of
-from shardmq.client.api.recovery import DEFAULT_RECOVERY, Recovery
+from shardmq.client.api.recovery import DEFAULT_RECOVERY, Recovery, check_recovery
 from shardmq.client.api.results import ServerProperties
 from shardmq.client.api.tls import check_tls
 from shardmq.client.api.url import Address, addresses_of
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.introduction import client_properties
 from shardmq.client.core.requests.request import Request
-from shardmq.client.core.validation import check_heartbeat, check_timeout
+from shardmq.client.core.validation import check_count, check_heartbeat, check_timeout
 from shardmq.client.sync.answers import PendingAnswer
 from shardmq.client.sync.channel import Channel
 from shardmq.client.sync.reconnect import Reconnect
@@ -24,7 +24,7 @@ from shardmq.client.sync.requests.policies import PolicyRequests
 from shardmq.client.sync.requests.statistics import StatisticsRequests
 from shardmq.client.sync.transport import Transport
 from shardmq.client.sync.workers import WORKERS, MetricsReporter, SerialExecutor, WorkerPool
-from shardmq.errors import ConnectionLost, InvalidRequest
+from shardmq.errors import ConnectionLost
 from shardmq.limits import HEARTBEAT_SECONDS
 
 T = TypeVar("T")
@@ -71,10 +71,8 @@ def connect(
     check_tls(addresses, tls)
     check_heartbeat(heartbeat)
     check_timeout(timeout)
-    if recovery is not None:
-        recovery.check()
-    if workers < 1:
-        raise InvalidRequest(f"a connection has at least 1 worker, not {workers}")
+    check_recovery(recovery)
+    check_count("workers", workers)
     connection = Connection.__new__(Connection)
     counter, told = None if metrics is None else counter_of(metrics), client_properties(properties)
     connection._set_up(addresses, timeout, heartbeat, recovery, tls, counter, workers, told)

@@ -21,10 +21,10 @@ from shardmq.client.core.publishing.collector import BatchCollector
 from shardmq.client.core.publishing.keyed import KeyedBuilder
 from shardmq.client.core.publishing.pairs import batches_of_pairs
 from shardmq.client.core.publishing.sent import SentBatches
-from shardmq.client.core.validation import check_delay, check_names, check_sequence
+from shardmq.client.core.validation import check_count, check_delay, check_names, check_sequence, check_wait
 from shardmq.client.sync.answers import PendingAnswer, Uninterrupted
 from shardmq.client.sync.transport import Transport
-from shardmq.errors import ChannelError, InvalidRequest, PublishRefused
+from shardmq.errors import ChannelError, PublishRefused
 from shardmq.message.properties import Properties
 
 EAGER_BATCHES: Final = 2
@@ -60,8 +60,7 @@ class Publisher:
         forget: Callable[["Publisher"], None],
         publish: Publish | None = None,
     ) -> None:
-        if window is not None and window < 1:
-            raise InvalidRequest(f"a publisher's window is at least 1 message, not {window}")
+        check_count("window", window)
         self._core = core
         self._transport = transport
         self._channel = channel
@@ -241,6 +240,7 @@ class Publisher:
             Timeout: not all was confirmed in time; it may still be.
             ChannelError, ConnectionFault: the channel or connection closed before all was confirmed.
         """
+        check_wait("timeout", timeout)
         self._send()
         self._check_fault()
         self._wait_for(None, self._timeout if timeout is None else timeout, f"flush ({self._sent.target})")

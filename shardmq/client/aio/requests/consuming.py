@@ -13,8 +13,7 @@ from shardmq.client.api.opening import Opening
 from shardmq.client.api.topics import GroupOptions, Start
 from shardmq.client.core.requests import consuming
 from shardmq.client.core.requests.request import Request
-from shardmq.client.core.validation import check_names, consumer_arguments
-from shardmq.errors import InvalidRequest
+from shardmq.client.core.validation import check_count, check_names, check_wait, consumer_arguments
 
 T = TypeVar("T")
 
@@ -61,6 +60,7 @@ class ConsumeRequests(ABC):
             NotFound: no such queue; in the iteration: the queue was deleted.
             AccessRefused: somebody consumes it exclusively, or `exclusive` and somebody consumes it.
         """
+        check_wait("inactivity_timeout", inactivity_timeout)
         merged = consumer_arguments(arguments, priority, timeout_ms)
         operation = consuming.basic_consume(queue, "", prefetch, auto_ack, exclusive, merged)
         return self._consumers.messages(operation, inactivity_timeout)
@@ -92,6 +92,7 @@ class ConsumeRequests(ABC):
             NotFound: no such queue; in the iteration: the queue was deleted.
             AccessRefused: somebody consumes it exclusively, or `exclusive` and somebody consumes it.
         """
+        check_wait("inactivity_timeout", inactivity_timeout)
         merged = consumer_arguments(arguments, priority, timeout_ms)
         operation = consuming.basic_consume(queue, "", prefetch, auto_ack, exclusive, merged)
         return self._consumers.batches(operation, inactivity_timeout)
@@ -136,8 +137,7 @@ class ConsumeRequests(ABC):
             AccessRefused: somebody consumes it exclusively, or `exclusive` and somebody consumes it.
         """
         check_handler(callback, on_error)
-        if concurrency is not None and concurrency < 1:
-            raise InvalidRequest(f"a consumer handles at least 1 message at once, not {concurrency}")
+        check_count("concurrency", concurrency)
         merged = consumer_arguments(arguments, priority, timeout_ms)
         operation = consuming.basic_consume(queue, consumer_tag, prefetch, auto_ack, exclusive, merged)
         inbox = HandlerInbox(
@@ -226,5 +226,6 @@ class ConsumeRequests(ABC):
             OffsetOutOfRange: that offset was dropped by retention, or is past the next one; in the iteration: the next
                 message was dropped before it was read.
         """
+        check_wait("inactivity_timeout", inactivity_timeout)
         operation = consuming.reader_consume(topic, partition, start, tags)
         return self._consumers.messages(operation, inactivity_timeout)

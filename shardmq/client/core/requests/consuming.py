@@ -11,7 +11,7 @@ from shardmq.client.api.topics import GroupOptions, Start, place_of, tag_list
 from shardmq.client.core.batching import TRANSIENT_MODE
 from shardmq.client.core.requests.offsets import PARTITION_MAX
 from shardmq.client.core.requests.request import Arguments, Request, nothing
-from shardmq.client.core.validation import check_name, check_names, check_number, check_prefetch, table
+from shardmq.client.core.validation import check_name, check_names, check_number, check_prefetch, check_wait, table
 from shardmq.limits import DELAY_MS_MAX, PREFETCH_MAX
 from shardmq.message.properties import Properties
 from shardmq.protocol.native.operations.basic import BasicConsume, BasicQos
@@ -84,6 +84,7 @@ def group_consume(topic: str, group: str, options: GroupOptions) -> BasicConsume
     if strange := options.keys() - GroupOptions.__annotations__.keys():
         raise TypeError(f"a group consumer has no option {', '.join(sorted(strange))}")
     check_number("pull", options.get("pull", PULL_COUNT), 1, PREFETCH_MAX)
+    check_wait("inactivity_timeout", options.get("inactivity_timeout"))
     start, tags = options.get("start", "latest"), options.get("tags")
     arguments = reading_arguments(start, tags, options.get("has_untagged", False))
     arguments["x-group"] = group

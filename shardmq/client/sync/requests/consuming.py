@@ -10,7 +10,7 @@ from shardmq.client.api.message import Batch, Message
 from shardmq.client.api.topics import GroupOptions, Start
 from shardmq.client.core.requests import consuming
 from shardmq.client.core.requests.request import Request
-from shardmq.client.core.validation import check_names, consumer_arguments
+from shardmq.client.core.validation import check_names, check_wait, consumer_arguments
 from shardmq.client.sync.consumer import ChannelConsumers, HandlerInbox
 from shardmq.client.sync.groups import GroupConsumer
 
@@ -59,6 +59,7 @@ class ConsumeRequests(ABC):
             NotFound: no such queue; in the iteration: the queue was deleted.
             AccessRefused: somebody consumes it exclusively, or `exclusive` and somebody consumes it.
         """
+        check_wait("inactivity_timeout", inactivity_timeout)
         merged = consumer_arguments(arguments, priority, timeout_ms)
         operation = consuming.basic_consume(queue, "", prefetch, auto_ack, exclusive, merged)
         return self._consumers.messages(operation, inactivity_timeout)
@@ -90,6 +91,7 @@ class ConsumeRequests(ABC):
             NotFound: no such queue; in the iteration: the queue was deleted.
             AccessRefused: somebody consumes it exclusively, or `exclusive` and somebody consumes it.
         """
+        check_wait("inactivity_timeout", inactivity_timeout)
         merged = consumer_arguments(arguments, priority, timeout_ms)
         operation = consuming.basic_consume(queue, "", prefetch, auto_ack, exclusive, merged)
         return self._consumers.batches(operation, inactivity_timeout)
@@ -212,5 +214,6 @@ class ConsumeRequests(ABC):
             OffsetOutOfRange: that offset was dropped by retention, or is past the next one; in the iteration: the next
                 message was dropped before it was read.
         """
+        check_wait("inactivity_timeout", inactivity_timeout)
         operation = consuming.reader_consume(topic, partition, start, tags)
         return self._consumers.messages(operation, inactivity_timeout)
