@@ -1,9 +1,14 @@
 """What a publisher hears: confirms, returns, refusals; and that sending again stores once."""
 
+import asyncio
+import copy
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
 import shardmq
-from shardmq import errors
+from shardmq import aio, errors
 from shardmq.cmd.run.broker import Broker
 from tests.conftest import StartBroker
 
@@ -111,3 +116,100 @@ def test_publishers_wait_while_the_broker_runs_short_and_consumers_go_on(start_b
             assert bodies(channel, "q")[:10] == numbers(0, 10)
     finally:
         tight.close()
+
+
+Headers = dict[str, Any]
+ROUTES = {"a queue": [("", 0)], "two queues": [("", 0), ("", 1)], "an exchange": [("amq.topic", 0), ("amq.topic", 1)]}
+
+
+def changes() -> Iterator[tuple[shardmq.Properties, Headers]]:
+    """Properties whose headers change from message to message, or do not, and what the headers are at the time."""
+    headers: Headers = {}
+    properties, others = shardmq.Properties(headers=headers), shardmq.Properties(headers={"n": "of another"})
+    for number in range(120):
+        if number % 3:
+            headers["n"] = number
+        if number % 10 == 5:
+            headers["is"] = True
+        elif number % 10 == 6:
+            headers["is"] = 1
+        elif number % 10 == 8:
+            del headers["is"]
+        if 40 <= number < 80:
+            headers.setdefault("way", []).append(number)
+        elif number == 80:
+            headers.clear()
+        chosen = others if number % 13 > 10 else properties
+        yield chosen, copy.deepcopy(chosen.headers or {})
+
+
+def stored(channel: shardmq.Channel, queues: list[str]) -> dict[int, str]:
+    """By the number that is its body, the headers of each message, as they are written: 1 is not True."""
+    found: dict[int, str] = {}
+    for queue in queues:
+        while (message := channel.basic_get(queue, auto_ack=True)) is not None:
+            found[int(message.body)] = repr(message.properties.headers or {})
+    return found
+
+
+@pytest.fixture
+def queues(channel: shardmq.Channel, request: pytest.FixtureRequest) -> Iterator[list[str]]:
+    """Two queues, which amq.topic leads to by their names."""
+    names = [f"{request.node.name[:200]}-{number}" for number in range(2)]
+    for name in names:
+        channel.queue_declare(name)
+        channel.queue_bind(name, "amq.topic", name)
+    yield names
+    for name in names:
+        channel.queue_delete(name)
+
+
+@pytest.mark.parametrize("route", ROUTES.values(), ids=ROUTES)
+@pytest.mark.parametrize("mandatory", [False, True])
+def test_each_message_has_the_headers_of_the_moment_in_which_it_was_published(
+    channel: shardmq.Channel, queues: list[str], route: list[tuple[str, int]], mandatory: bool
+) -> None:
+    expected = []
+    with channel.publisher() as publisher:
+        for number, (properties, headers) in enumerate(changes()):
+            exchange, place = route[number % len(route)]
+            publisher.publish(exchange, queues[place], b"%d" % number, properties, mandatory)
+            expected.append(repr(headers))
+    found = stored(channel, queues)
+    assert [found[number] for number in range(len(expected))] == expected
+
+
+@pytest.mark.parametrize("route", ROUTES.values(), ids=ROUTES)
+def test_with_asyncio_each_message_has_the_headers_of_its_moment(
+    broker: Broker, channel: shardmq.Channel, queues: list[str], route: list[tuple[str, int]]
+) -> None:
+    expected = []
+
+    async def run() -> None:
+        async with (
+            aio.connect(broker.url) as connection,
+            connection.channel() as own,
+            own.publisher() as publisher,
+        ):
+            for number, (properties, headers) in enumerate(changes()):
+                exchange, place = route[number % len(route)]
+                await publisher.publish(exchange, queues[place], b"%d" % number, properties)
+                expected.append(repr(headers))
+
+    asyncio.run(run())
+    found = stored(channel, queues)
+    assert [found[number] for number in range(len(expected))] == expected
+
+
+def test_a_header_that_cannot_be_written_costs_its_own_message_alone(channel: shardmq.Channel, queue: str) -> None:
+    headers: Headers = {"n": 1}
+    properties = shardmq.Properties(headers=headers)
+    with channel.publisher() as publisher:
+        for _ in range(10):
+            publisher.publish("", queue, b"x", properties)
+        headers["n"] = object()
+        with pytest.raises(TypeError):
+            publisher.publish("", queue, b"never", properties)
+        headers["n"] = 2
+        publisher.publish("", queue, b"x", properties)
+    assert bodies(channel, queue) == [b"x"] * 11

@@ -21,7 +21,6 @@ from shardmq.client.core.channel import ChannelCore, Publish
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.publishing.builder import BatchBuilder
 from shardmq.client.core.publishing.collector import BatchCollector
-from shardmq.client.core.publishing.keyed import KeyedBuilder
 from shardmq.client.core.publishing.pairs import batches_of_pairs
 from shardmq.client.core.publishing.sent import SentBatches
 from shardmq.client.core.validation import check_count, check_delay, check_names, check_sequence, check_wait
@@ -293,12 +292,10 @@ class Publisher:
     ) -> tuple[BatchBuilder, Raw | None]:
         """The batch that a message joins, and its encoded properties, where its body is to wait with them."""
         filling = self._collecting.filling
-        if filling.heads and (filling.is_keyed or filling.routing_key == routing_key) and filling.exchange == exchange:
-            head = filling.heads.get(id(properties))
-            if head is not None and extras is NO_EXTRAS:
-                if isinstance(filling, KeyedBuilder):
-                    filling.check_key(routing_key)
-                return filling, head
+        if extras is NO_EXTRAS and (filling.heads or filling.encoded is not None):
+            joined = self._collecting.joined(exchange, routing_key, properties)
+            if joined is not None:
+                return joined
         head = self._collecting.turn_to(exchange, routing_key, properties, extras)
         return self._collecting.filling, head
 

@@ -1,7 +1,10 @@
 """Messages waiting to be sent that share exchange, routing key and properties."""
 
 from collections.abc import Iterable
-from typing import ClassVar, Final, cast
+from datetime import datetime
+from decimal import Decimal
+from operator import is_
+from typing import Any, ClassVar, Final, cast
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -28,6 +31,36 @@ _SPECIAL: Final = object()
 _NO_HEADS: Final[dict[int, Raw]] = {}
 
 
+class Encoded:
+    """Properties encoded as they are now: the program may change the headers in them, and publish with them again.
+
+    Args:
+        properties: whose.
+
+    Attributes:
+        head: their bytes.
+    """
+
+    __slots__ = ("_headers", "head")
+
+    _STEADY: Final = frozenset({str, int, float, bool, bytes, type(None), Decimal, datetime})
+    """Values of these types do not change in themselves."""
+
+    def __init__(self, properties: Properties | None) -> None:
+        self.head = records.pack_properties(properties)
+        headers = properties.headers if properties is not None else None
+        is_steady = headers is not None and self._STEADY.issuperset(map(type, headers.values()))
+        self._headers = dict(headers) if headers is not None and is_steady else None
+
+    def is_of(self, headers: dict[str, Any]) -> bool:
+        """Whether the headers are surely what they were. 0.2 µs, where to encode three takes 0.4.
+
+        Values are compared by what they are, and not by what they equal: 1 and True are stored as two different things.
+        """
+        kept = self._headers
+        return kept is not None and all(map(is_, kept.values(), headers.values())) and kept == headers
+
+
 class BatchBuilder:
     """Messages waiting to be sent that share exchange, routing key and properties.
 
@@ -35,12 +68,14 @@ class BatchBuilder:
         exchange: of them.
         routing_key: of them.
         properties: of them; the same object for the next message is the quick way.
-        plain: the properties, for those who publish without extras to compare; nobody's where these have extras.
+        plain: the properties, for those who publish without extras to compare; nobody's where these have extras, or
+            headers, which may have changed.
         extras: of them.
         flags: of them.
         numbering: who numbers them where they have no producer.
         heads: the encoded properties that a body is to wait with, by the identity of its properties; of none here.
         bodies: their bodies, as they are: packed together they take half the time of one by one.
+        encoded: the properties, where they have headers: as they were when the batch was begun; of several, the newest.
         counted: how many of the bodies are counted by the collector.
         size: bytes of bodies that are not; where several threads add, about.
         body_max: the largest body that the broker takes.
@@ -54,6 +89,7 @@ class BatchBuilder:
         "bodies",
         "body_max",
         "counted",
+        "encoded",
         "exchange",
         "extras",
         "flags",
@@ -80,7 +116,8 @@ class BatchBuilder:
         self.exchange = exchange
         self.routing_key = routing_key
         self.properties = properties
-        self.plain: object = properties if extras is NO_EXTRAS else _SPECIAL
+        self.encoded = None if properties is None or properties.headers is None else Encoded(properties)
+        self.plain: object = properties if extras is NO_EXTRAS and self.encoded is None else _SPECIAL
         self.extras = extras
         self.flags = flags_of(properties, extras.mandatory)
         self.numbering = extras.producer or numbering_of(exchange, properties)
@@ -96,11 +133,21 @@ class BatchBuilder:
     def is_like(self, exchange: str, routing_key: str, properties: Properties | None, extras: PublishOptions) -> bool:
         """Whether a message published like that may join this batch."""
         return (
-            self.properties is properties
+            self.has(properties)
             and self.routing_key == routing_key
             and self.exchange == exchange
             and self.extras == extras
         )
+
+    def has(self, properties: Properties | None) -> bool:
+        """Whether these are its properties, with the headers that they had."""
+        if self.properties is not properties or self.encoded is None or properties is None:
+            return self.properties is properties
+        return properties.headers is not None and self.encoded.is_of(properties.headers)
+
+    def head_for(self, properties: Properties | None) -> Raw | None:
+        """The properties, encoded, as bodies that come with them are to wait here; None where they are not known."""
+        return self.heads.get(id(properties))
 
     def check(self, body: bytes) -> None:
         """Raise for what cannot be added: TypeError for no bytes, ContentTooLarge over the limit."""
@@ -133,7 +180,10 @@ class BatchBuilder:
         """Pack some of its bodies."""
         plain = cast("list[bytes]", bodies)
         properties = self.properties
-        packed = records.pack(properties, plain[0]) if len(plain) == 1 else records.pack_many(plain, properties)
+        if self.encoded is not None:
+            packed = records.pack_packed([(self.encoded.head, body) for body in plain])
+        else:
+            packed = records.pack(properties, plain[0]) if len(plain) == 1 else records.pack_many(plain, properties)
         self._add_packed(packed, len(plain))
 
     def _add_packed(self, packed: bytes, count: int) -> None:

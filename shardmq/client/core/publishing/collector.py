@@ -116,6 +116,27 @@ class BatchCollector:
         """Whether so much is collected that it is to be sent."""
         return self.count >= self.records_max or self.aside_bytes + self.filling.size >= self.bytes_max
 
+    def joined(
+        self, exchange: str, routing_key: str, properties: Properties | None
+    ) -> tuple[BatchBuilder, Raw | None] | None:
+        """What is being filled, where a message published like that joins it as it is; else None. Needs no lock.
+
+        Returns:
+            The builder, and the message's properties encoded, if bodies wait so there.
+
+        Raises:
+            TypeError, InvalidRequest: the routing key cannot be.
+        """
+        filling = self.filling
+        if filling.exchange != exchange or not (filling.is_keyed or filling.routing_key == routing_key):
+            return None
+        if isinstance(filling, MixedBuilder):
+            head = filling.head_for(properties)
+            if head is not None and isinstance(filling, KeyedBuilder):
+                filling.check_key(routing_key)
+            return None if head is None else (filling, head)
+        return (filling, None) if filling.extras is NO_EXTRAS and filling.has(properties) else None
+
     def turn_to(
         self, exchange: str, routing_key: str, properties: Properties | None, extras: PublishOptions = NO_EXTRAS
     ) -> Raw | None:
@@ -128,7 +149,12 @@ class BatchCollector:
         old = self.filling
         known = None if exchange else self._builders.get(routing_key)
         head = None
-        if known is not None and known.properties is properties and known.extras == extras:
+        if (
+            known is not None
+            and known.properties is properties
+            and (known.encoded is None or known.has(properties))
+            and known.extras == extras
+        ):
             new = known
             new.body_max = self._server().message_max
         else:

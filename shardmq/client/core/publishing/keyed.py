@@ -47,7 +47,7 @@ class KeyedBuilder(MixedBuilder):
             self.exchange == exchange
             and extras == NO_EXTRAS
             and self.flags == flags_of(properties)
-            and (self.heads or self._only_key != routing_key)
+            and (self.heads or self._encoded or self._only_key != routing_key)
         )
 
     def continues(self, other: BatchBuilder) -> bool:
@@ -90,7 +90,7 @@ class KeyedBuilder(MixedBuilder):
             self._only_key = key
             packed = records.pack_packed([(head, body) for head, body, _ in waiting])
             if len(waiting) >= SINGLE_RECORDS:
-                self.heads = {}
+                self.heads, self._encoded = {}, {}
         self._add_packed(packed, len(waiting))
 
     def parts(self, bodies: list[Content]) -> list[list[Content]]:

@@ -5,7 +5,7 @@ from typing import Final, cast
 from msgspec import Raw
 
 from shardmq.client.core.batching import MIXED_BYTES, NO_EXTRAS, PublishOptions, bytes_beside, flags_of, numbering_of
-from shardmq.client.core.publishing.builder import BatchBuilder, Content
+from shardmq.client.core.publishing.builder import BatchBuilder, Content, Encoded
 from shardmq.message import record as records
 from shardmq.message.properties import Properties
 
@@ -26,14 +26,14 @@ class MixedBuilder(BatchBuilder):
         like: a builder of messages as they come, whose properties are the first of many.
     """
 
-    __slots__ = ("_kept", "_passing")
+    __slots__ = ("_encoded", "_kept")
 
     def __init__(self, like: BatchBuilder) -> None:
         super().__init__(like.exchange, like.routing_key, like.properties, NO_EXTRAS, like.body_max)
         self.properties = self.plain = _NOBODYS
         self.heads = {}
         self._kept: list[Properties | None] = []  # whose identities are the keys: no other object has them meanwhile
-        self._passing: list[int] = []  # of properties with headers, which the program may change once they are sent
+        self._encoded: dict[int, Encoded] = {}  # those with headers, which the program may change: not among the heads
 
     def takes(self, routing_key: str, exchange: str, properties: Properties | None, extras: PublishOptions) -> bool:
         """Whether a message published like that may join: only its properties are others, and not what flags say."""
@@ -51,25 +51,27 @@ class MixedBuilder(BatchBuilder):
         Raises:
             ContentTooLarge: they are too large.
         """
-        key = id(properties)
-        head = self.heads.get(key)
-        if head is None:
-            bytes_beside(properties)
-            head = records.pack_properties(properties)
-            if len(self._kept) >= HEADS_MAX:
-                self.heads, self._kept, self._passing = {}, [], []
+        head = self.head_for(properties)
+        if head is not None:
+            return head
+        bytes_beside(properties)
+        encoded, key = Encoded(properties), id(properties)
+        if len(self._kept) >= HEADS_MAX:
+            self.heads, self._kept, self._encoded = {}, [], {}
+        if key not in self._encoded:
             self._kept.append(properties)
-            self.heads[key] = head
-            if properties is not None and properties.headers is not None:
-                self._passing.append(key)
-        return head
+        if properties is None or properties.headers is None:
+            self.heads[key] = encoded.head
+        else:
+            self._encoded[key] = self.encoded = encoded
+        return encoded.head
 
-    def take(self) -> list[Content]:
-        """Take all bodies; what another thread adds meanwhile stays."""
-        for key in self._passing:
-            self.heads.pop(key, None)
-        self._passing.clear()
-        return super().take()
+    def head_for(self, properties: Properties | None) -> Raw | None:
+        """The properties, encoded, as bodies that come with them are to wait here; None where they are not known."""
+        encoded = self._encoded.get(id(properties))
+        if encoded is None or properties is None or properties.headers is None:
+            return super().head_for(properties)
+        return encoded.head if encoded.is_of(properties.headers) else None
 
     def pack(self, bodies: list[Content]) -> None:
         """Pack some of its bodies."""
