@@ -98,6 +98,24 @@ def test_polls_bring_as_many_as_they_are_told_and_commits_are_explicit(channel: 
         assert len(list(consumer)) == MESSAGES - sum(committed.values())
 
 
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_a_commit_waits_for_nothing_that_was_nacked_and_counts_it_once_it_was_handled(
+    channel: shardmq.Channel, topic: str, start: str
+) -> None:
+    with channel.group_consumer(topic, "g", start=start, auto_commit=False) as consumer:
+        found: list[shardmq.Message] = []
+        until(lambda: (found.extend(consumer.poll(0.05)), len(consumer.offsets) == 4)[1], "it has all partitions")
+        fill(channel, topic, MESSAGES, MESSAGES + 8)
+        until(lambda: (found.extend(consumer.poll(0.05)), len(found) >= 8)[1], "messages come")
+        nacked = found[4]
+        nacked.nack(delay_ms=500)
+        assert nacked.partition is not None
+        assert consumer.commit()[nacked.partition] == nacked.offset
+        again = until(lambda: [each for each in consumer.poll(0.05) if each.body == nacked.body], "it comes again")
+        assert again[0].offset == nacked.offset
+        assert consumer.commit()[nacked.partition] > nacked.offset
+
+
 def test_batches_are_for_bulk(channel: shardmq.Channel, topic: str) -> None:
     with channel.group_consumer(topic, "g", start="earliest", inactivity_timeout=1.0) as consumer:
         bodies = [body for batch in consumer.batches() for body in batch.bodies]
