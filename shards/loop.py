@@ -337,8 +337,12 @@ class ShardLoop:
             hosted.queue.expire(self._state.schedule.now_ms, EXPIRE_BATCHES)
             self._state.active[number] = hosted
 
-    def hand_over(self) -> None:
-        """The last passes before another replica leads: callers hear what was taken in, and keep the rest for that."""
+    def hand_over(self, reason: str) -> None:
+        """The last passes before another replica leads: callers hear what was taken in, and keep the rest for that.
+
+        They refuse publishes for a reason, as `shut` does; "" takes them in.
+        """
+        self.shut(reason)
         self.run_pass()
         self._end_exactly()
         self._listener.settle(f"{self._name} is about to be led by another host")

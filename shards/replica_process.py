@@ -77,11 +77,11 @@ def _serve(
     poller = member.poller([listener.socket])
     _log.info("primary at %s", options.listen)
     exempt_startup()
-    member.node.on_handing_over = loop.hand_over
+    member.node.on_handing_over = lambda: loop.hand_over(member.refusal)
     try:
         _carry_out_passes(member, loop, poller, stop)
         if member.has_heir:
-            loop.hand_over()
+            loop.hand_over(member.refusal)
         loop.stop()
     finally:
         member.node.on_handing_over = None
