@@ -49,6 +49,9 @@ _FAILURES: Final = {
 }
 """Handshakes that fail before the key is checked. A refused key is logged where it is checked."""
 
+_CLOSED: Final = int(zmq.EVENT_MONITOR_STOPPED)
+"""The last event of a listener."""
+
 COORDINATOR: Final = "coordinator"
 SHARD: Final = "shard"
 GATEWAY: Final = "gateway"
@@ -133,12 +136,14 @@ class CurveGuard:
             )
         self._complaints: dict[str, float] = {}
         self._context = context
+        self._listeners = 0  # that were protected
 
     def protect_listener(self, socket: "zmq.Socket[bytes]") -> None:
         """Have a socket accept calls from allowed keys only. Called before it is bound."""
         socket.curve_server = True
         socket.curve_publickey, socket.curve_secretkey = self._public, self._secret
-        sockets = [socket.get_monitor_socket(sum(_FAILURES))]
+        self._listeners += 1  # in the address, as that of a listener which was just closed may not be free yet
+        sockets = [socket.get_monitor_socket(sum(_FAILURES) | _CLOSED, f"inproc://bus-guard.{self._listeners}")]
         if not self._answers:  # one answers for all sockets of a context
             sockets.append(self._context.socket(zmq.REP))
             sockets[1].bind(ZAP_ADDRESS)
@@ -191,19 +196,23 @@ class CurveGuard:
         return reason
 
     def _answer_all(self, failures: "zmq.Socket[bytes]", questions: "zmq.Socket[bytes] | None" = None) -> None:
-        """Serve as a listener's thread until the context ends."""
+        """Serve as a listener's thread: until that is closed, and for all later ones, where it has the questions."""
         from zmq.utils.monitor import recv_monitor_message  # brings asyncio along, which most processes do without
 
         poller = zmq.Poller()
         for one in filter(None, (failures, questions)):
             poller.register(one, zmq.POLLIN)
         try:
-            while True:
+            while poller.sockets:
                 for socket, _ in poller.poll():
                     if socket is questions:
                         questions.send_multipart(self._answer(questions.recv_multipart()))
-                    else:
-                        self._note_failure(recv_monitor_message(failures))
+                        continue
+                    event = recv_monitor_message(failures)
+                    self._note_failure(event)
+                    if event["event"] == _CLOSED:
+                        poller.unregister(failures)
+                        failures.close()
         except zmq.ContextTerminated:
             failures.close()
             if questions is not None:

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -341,6 +342,33 @@ def test_a_context_ends_although_somebody_is_guarded(keys: Path) -> None:
     listener.close()
     made.term()
     assert made.closed
+
+
+def test_a_listener_that_is_closed_leaves_nothing_behind_and_the_next_ones_are_guarded(
+    room: Room, keys: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A replica's process makes one for each term that it leads, in one context."""
+    made = context(CurveKeys(keys, "shard-0"))
+    made.set(zmq.MAX_SOCKETS, 12)
+    before = set(threading.enumerate())
+    address = free_address()
+
+    def guards() -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread.name == "bus guard" and thread not in before]
+
+    for _ in range(20):
+        Listener(made, address, "shard", "shard-0", ToShard).close()
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while len(guards()) > 1:  # one answers for all
+            assert time.monotonic() < deadline, guards()
+            time.sleep(0.005)
+    last: Listener[Any] = Listener(made, address, "shard", "shard-0", ToShard)
+    dialer = room.dial(CurveKeys(keys, "gateway-0"), address)
+    turn_until(last, dialer, lambda _heard: dialer.is_open)
+    stranger = room.dial(CurveKeys(is_insecure=True), address)
+    turn_until(last, stranger, lambda _heard: "without encryption" in caplog.text)
+    last.close()
+    made.term()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
