@@ -18,10 +18,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
-from urllib.parse import parse_qsl, quote, unquote, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlunsplit
 
 from shardmq.errors import InvalidRequest
-from shardmq.urls import split_url
+from shardmq.urls import PASSWORD_CUT, may_cut_password, shown_host, split_url
 
 URL_VARIABLE: Final = "SHARDMQ_URL"
 DEFAULT_URL: Final = "shardmq://guest:guest@127.0.0.1:5672/"
@@ -161,6 +161,15 @@ def _parse(url: str) -> list[Address]:
         parts = split_url(url)
     except ValueError as fault:
         raise InvalidRequest(f"the URL cannot be read ({fault}); write it as {_FORM}") from fault
+    try:
+        return _addresses(parts)
+    except InvalidRequest:
+        if may_cut_password(parts):
+            raise InvalidRequest(f"the URL cannot be read: {PASSWORD_CUT}; its form is {_FORM}") from None
+        raise
+
+
+def _addresses(parts: SplitResult) -> list[Address]:
     if parts.scheme not in _PORTS:
         raise InvalidRequest(
             f"the URL begins with none of {', '.join(f'{scheme}://' for scheme in _PORTS)}; write it as {_FORM}"
@@ -194,7 +203,7 @@ def _host(given: str, default_port: int) -> tuple[str, int]:
     """Name or address, and port, of one of a URL's hosts."""
     found = _HOST.fullmatch(given)
     if found is None:
-        raise InvalidRequest(f"'{given}' is no host with a port; write the URL as {_FORM}")
+        raise InvalidRequest(f"'{shown_host(given)}' is no host with a port; write the URL as {_FORM}")
     name = (found["six"] or found["name"]).lower()
     try:
         name.encode("idna")  # as it will be when its address is asked for

@@ -16,10 +16,10 @@ import re
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import SplitResult, parse_qsl, unquote
 
 from shardmq.replication.etcd.errors import InvalidUrl
-from shardmq.urls import split_url
+from shardmq.urls import PASSWORD_CUT, may_cut_password, shown_host, split_url
 
 DEFAULT_PORT: Final = 2379
 DEFAULT_PREFIX: Final = "shardmq"
@@ -91,12 +91,21 @@ def parse(url: str) -> EtcdUrl:
 
     Raises:
         InvalidUrl: it is not of the form etcds://user:password@host:2379,host:2379/prefix, or names members on other
-            machines without TLS; the text says why.
+            machines without TLS; the text says why, and has nothing that may be of a password.
     """
     try:
         parts = split_url(url)
     except ValueError as fault:
         raise InvalidUrl(f"the URL of etcd cannot be read ({fault}); write it as {_FORM}") from fault
+    try:
+        return _parse(parts)
+    except InvalidUrl:
+        if may_cut_password(parts):
+            raise InvalidUrl(f"the URL of etcd cannot be read: {PASSWORD_CUT}; its form is {_FORM}") from None
+        raise
+
+
+def _parse(parts: SplitResult) -> EtcdUrl:
     if parts.scheme not in ("etcd", "etcds"):
         raise InvalidUrl(f"the URL begins with neither etcd:// nor etcds://; write it as {_FORM}")
     prefix = unquote(parts.path[1:])
@@ -127,7 +136,7 @@ def _endpoint(host: str) -> Endpoint:
     found = _HOST.fullmatch(host)
     port = int((found and found["port"]) or DEFAULT_PORT)
     if found is None or not 0 < port < 65_536:
-        raise InvalidUrl(f"'{host}' is no host with a port; write the URL of etcd as {_FORM}")
+        raise InvalidUrl(f"'{shown_host(host)}' is no host with a port; write the URL of etcd as {_FORM}")
     return Endpoint((found["six"] or found["name"]).lower(), port)
 
 

@@ -66,6 +66,28 @@ def test_what_is_no_url_of_ours_is_refused_with_the_form(url: str) -> None:
         parse(url)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "shardmq://me:se?cret@h/v",
+        "shardmq://me:12?cret=se@h/v",
+        "shardmqs://me:12?verify=cret@h",
+        "shardmq://me:se/cret@h/v",
+        "shardmq://me:se#cret@h/v",
+        "shardmq://me:se@a?cret@h/v",
+        "shardmq://me:secret/v",
+        "shardmq://me:secret\N{ACCOUNT OF}@h/v",
+    ],
+)
+def test_what_may_be_of_a_password_shows_in_no_refusal(url: str) -> None:
+    with pytest.raises(InvalidRequest) as refusal:
+        parse(url)
+    text = f"{refusal.value} {refusal.value.__cause__}"
+    assert "cret" not in text
+    assert "me:se" not in text
+    assert "percent-encoded" in text or "@h" not in url or "\N{ACCOUNT OF}" in url
+
+
 def test_several_hosts_and_several_urls_are_several_addresses() -> None:
     addresses = parse_all("shardmq://me:pw@a,b:99,[::1]:7/v")
     assert [(address.host, address.port, address.user, address.vhost) for address in addresses] == [

@@ -50,3 +50,25 @@ def test_what_is_no_url_is_refused_with_its_reason(url: str, said: str) -> None:
     with pytest.raises(InvalidUrl) as refusal:
         parse(url)
     assert said in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "etcds://me:se?cret@h/orders",
+        "etcds://me:12?cret=se@h/orders",
+        "etcds://me:12?cret@h/orders",
+        "etcds://me:12/cret@h/orders",
+        "etcds://me:12#cret@h/orders",
+        "etcds://me:se@a?cret@h/orders",
+        "etcds://me:secret/orders",
+        "etcds://me:secret\N{ACCOUNT OF}@h/orders",
+    ],
+)
+def test_what_may_be_of_a_password_shows_in_no_refusal(url: str) -> None:
+    with pytest.raises(InvalidUrl) as refusal:
+        parse(url)
+    text = f"{refusal.value} {refusal.value.__cause__}"
+    assert "cret" not in text
+    assert "me:se" not in text
+    assert "percent-encoded" in text or "@h" not in url or "\N{ACCOUNT OF}" in url
