@@ -6,14 +6,16 @@ from typing import Final
 import click
 
 from shardmq.cmd.hosts.host import WAIT
-from shardmq.cmd.hosts.register import opened
+from shardmq.cmd.hosts.register import BrokerRegister, opened
 from shardmq.cmd.hosts.rows import group_rows
 from shardmq.cmd.run.hosts.options import ETCD
 from shardmq.cmd.terminal.options import JSON, LIST, YES
 from shardmq.cmd.terminal.output import CommandFailed, confirm, print_done
 from shardmq.cmd.terminal.rows import Column, RowChoice, extras, names, numbers
 from shardmq.cmd.terminal.tables import print_list
+from shardmq.replication.etcd.errors import EtcdError
 from shardmq.replication.etcd.values import WISHES, Wish
+from shardmq.replication.planning.cluster import Cluster
 from shardmq.replication.planning.wishes import check_host, found, moving, transferring
 
 COLUMNS: Final = (
@@ -29,6 +31,9 @@ TRANSFER_SECONDS: Final = 10.0
 """A transfer takes 0.2 s, and is tried again for as long as this."""
 
 ELECTION_SECONDS: Final = 10.0
+
+WITHDRAWAL_SECONDS: Final = 1.0
+"""For a host that heard of its election just before that was taken back."""
 
 
 @click.command("list")
@@ -111,14 +116,55 @@ def shard_elect(*, name: str, host: str, yes: bool, join: str | None, as_json: b
             )
         loss = f"confirmed messages of {name} that only {', '.join(sorted(group.in_sync))} has are lost for good"
         confirm(f"Have {name} led by '{host}'? {loss.capitalize()}.", loss, yes)
-        incarnation = secrets.token_hex(8)
-        register.change(WISHES, name, lambda _: Wish(group.term, host, unclean=incarnation))
-        if not register.wait_until(
-            lambda cluster: cluster.groups[name].incarnation != group.incarnation, ELECTION_SECONDS
-        ):
-            raise CommandFailed(
-                f"'{host}' does not lead {name} after {ELECTION_SECONDS:.0f} s; is it running? its log says what it "
-                "lacks"
-            )
+        is_elected = _elected(register, name, Wish(group.term, host, unclean=secrets.token_hex(8)), group.incarnation)
         now = register.cluster().groups[name]
+    if not is_elected:
+        raise CommandFailed(
+            f"'{host}' does not lead {name} after {ELECTION_SECONDS:.0f} s, and is not to be elected any more; is it "
+            "running? its log says what it lacks"
+        )
     print_done(f"{name} is led by '{now.primary}', in term {now.term}; {loss}", as_json, term=now.term)
+
+
+def _elected(register: BrokerRegister, name: str, wish: Wish, before: str) -> bool:
+    """Have a host elected with a loss; returns whether it was. Else that is taken back, also after an interrupt.
+
+    When the host runs again, one that is in sync may run, too.
+
+    Args:
+        register: of the broker.
+        name: of the group.
+        wish: that a host leads it.
+        before: the group's incarnation.
+
+    Raises:
+        EtcdError: it does not answer.
+        CommandFailed: it is not known to have been taken back.
+    """
+
+    def is_elected(cluster: Cluster) -> bool:
+        return cluster.groups[name].incarnation != before
+
+    is_over = False
+    try:
+        register.change(WISHES, name, lambda _: wish)
+        is_over = register.wait_until(is_elected, ELECTION_SECONDS)
+    finally:
+        if not is_over:
+            _withdraw(register, name, wish)
+    return is_over or register.wait_until(is_elected, WITHDRAWAL_SECONDS)
+
+
+def _withdraw(register: BrokerRegister, name: str, wish: Wish) -> None:
+    """Take a wish for an election with a loss back.
+
+    Raises:
+        CommandFailed: etcd does not do so.
+    """
+    try:
+        register.change(WISHES, name, lambda there: Wish(wish.term) if there == wish else None)
+    except EtcdError as fault:
+        raise CommandFailed(
+            f"'{wish.primary}' may still come to lead {name}, with that loss, as soon as it runs: etcd does not take "
+            f"back that it is to ({fault}); unless it is to lead, delete the key wishes/{name} of this broker from etcd"
+        ) from fault

@@ -12,15 +12,17 @@ import pytest
 from msgspec.structs import replace
 
 from shardmq.cmd.hosts import growth as cmd_growth
+from shardmq.cmd.hosts import shard as cmd_shard
+from shardmq.cmd.hosts.register import BrokerRegister
 from shardmq.cmd.main import run
 from shardmq.cmd.run.hosts.growth import fault_of_growth
 from shardmq.cmd.run.hosts.membership import Membership
 from shardmq.cmd.run.hosts.options import HostOptions
 from shardmq.cmd.run.hosts.planner import Planner
 from shardmq.cmd.run.invocation import command, environment
-from shardmq.cmd.terminal.exit_codes import EXIT_CONFIG
+from shardmq.cmd.terminal.exit_codes import EXIT_CONFIG, EXIT_INTERRUPTED
 from shardmq.errors import StartupRefused
-from shardmq.replication.etcd.values import BROKER, Growth
+from shardmq.replication.etcd.values import BROKER, Growth, Wish
 from shardmq.replication.planning.cluster import Cluster
 from tests.hosts.members import Etcd
 
@@ -261,6 +263,41 @@ def test_lists_and_refusals_of_commands(
     assert "host 'a' has 2 replicas; `shardmq host drain a` moves them away first" in told(
         "host", "remove", "a", code=1
     )
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_an_election_with_a_loss_that_nobody_carries_out_is_withdrawn(
+    url: str,
+    tmp_path: Path,
+    capsysbinary: pytest.CaptureFixture[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    is_interrupted: bool,
+) -> None:
+    """The host comes back later, together with one that has all: that one is to lead."""
+    monkeypatch.setattr(cmd_shard, "ELECTION_SECONDS", 0.5)
+
+    async def body(hosts: Hosts) -> None:
+        await asyncio.gather(*(hosts.start(name, hosts=("a", "b"), shards=1) for name in "ab"))
+        cluster = await hosts.until("a", lambda cluster: len(cluster.groups) == 2)
+        (late,) = {"a", "b"} - {*cluster.groups["shard-0"].in_sync}
+        if is_interrupted:
+            monkeypatch.setattr(BrokerRegister, "wait_until", interrupted)
+        electing = asyncio.create_task(
+            asyncio.to_thread(run, ("shard", "elect", "shard-0", late, "--yes", "--join", url))
+        )
+        if not is_interrupted:
+            cluster = await hosts.until("a", lambda cluster: "shard-0" in cluster.wishes)
+            assert cluster.wishes["shard-0"].primary == late
+        assert await electing == (EXIT_INTERRUPTED if is_interrupted else 1)
+        await hosts.until("a", lambda cluster: cluster.wishes.get("shard-0") == Wish())
+
+    with_hosts(url, tmp_path, body)
+    if not is_interrupted:
+        assert b"is not to be elected any more" in capsysbinary.readouterr().err
+
+
+def interrupted(*_: object) -> bool:
+    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(
