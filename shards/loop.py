@@ -102,7 +102,7 @@ class ShardLoop:
         self._reads, searches, self._pulls = Reads(state, self._reservations), Searches(state), Pulls(state)
         self._turns = state.slices, self._transactions, searches, self._reads, self._pulls
         dropped = self._load(contents)
-        self._enrolment = Enrolment(state, store.file, store.identity)
+        self._enrolment = Enrolment(state, store.file, store.identity, self._transactions.newest)
         self._copies = StoreCopies(store, self._buffer.demand)
         self.drop = self._copies.close  # for an owner that may write nothing more
         self._enrolment.guard(listener)

@@ -119,7 +119,10 @@ def put_together(
     topology = _topology(store, stored)
     name = process_name(options.host_name, COORDINATOR)
     listener: Listener[ToCoordinator] = Listener(sockets, options.listen, COORDINATOR, name, ToCoordinator)
-    members = Members(stored.identity, store.write_members, is_one_of_several=directory is not None)
+    clock = clock or SteadyClock.resumed(stored.transactions.clock)
+    transactions = TransactionState(topology, store, clock, stored.transactions.next_number)
+    is_alone = (lambda: False) if member is None else (lambda: member.has_lease)
+    members = Members(stored.identity, store.write_members, directory is not None, is_alone, transactions.skip)
 
     def call(number: int) -> ShardLink:
         address = addresses[number] if number < len(addresses) else ""
@@ -136,8 +139,6 @@ def put_together(
     for queue_id, number in stored.tombstones.items():
         if number < len(links):
             links[number].drop(queue_id)
-    clock = clock or SteadyClock.resumed(stored.transactions.clock)
-    transactions = TransactionState(topology, store, clock, stored.transactions.next_number)
     returning = _returning(stored, None if directory is None else shards)
     promises = Promises() if member is None else Promises(lambda: member.node.index, member.is_sure)
     state = CoordinatorState(stored.identity, topology, store, shards, transactions, promises, returning)

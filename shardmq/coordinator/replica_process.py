@@ -8,6 +8,7 @@ import logging
 from shardmq.bus.curve import COORDINATOR, Context
 from shardmq.bus.poller import context
 from shardmq.coordinator.assembly import CoordinatorOptions, directory_of, put_together
+from shardmq.coordinator.rules.shard_identity import GenerationPassed
 from shardmq.coordinator.storage.schema import LAYOUT
 from shardmq.coordinator.storage.store import MARGIN_BYTES, RESERVE_BYTES, Store
 from shardmq.replication.directory import PrimaryDirectory
@@ -50,6 +51,10 @@ def run_replica(options: CoordinatorOptions) -> None:
             break
         except (TermEnded, NotPrimary) as reason:
             _log.info("%s; it goes on as a follower", reason)
+        except GenerationPassed as passed:
+            _log.warning("%s", passed)
+            member.begin_anew()
+            continue
         member.end_term()  # here nothing refers to what the term had in memory
     member.leave()
     directory.close()
@@ -64,6 +69,7 @@ def _lead(
 
     Raises:
         TermEnded, NotPrimary: the term is over.
+        GenerationPassed: it is to begin anew in the same term.
     """
     store = Store(member.node.engine, options.boot_id)
     clock = SteadyClock.resumed(member.clock())
@@ -75,5 +81,8 @@ def _lead(
             coordinator.serve()
         member.settle()
         member.leave()
+    except GenerationPassed as passed:
+        store.write_generation(passed.generation)
+        raise
     finally:
         coordinator.close()  # callers are to look for the new primary

@@ -122,6 +122,11 @@ class GroupMember:
         return self.node.takes_proposals and group is not None and len(group.in_sync) > 1
 
     @property
+    def has_lease(self) -> bool:
+        """Whether certainly no other replica leads now."""
+        return self.node.takes_proposals and self.node.may_answer(boottime())
+
+    @property
     def refusal(self) -> str:
         """Why publishes are to be refused now; "" where they are taken."""
         if self.node.takes_publishes:
@@ -189,6 +194,11 @@ class GroupMember:
         self._had_enough = True
         self._forget_at = time.monotonic() + FORGET_SECONDS
         self.node.store.engine.clear(*self._local)
+
+    def begin_anew(self) -> None:
+        """Have an owner that forgets what it has in memory begin again in the same term, on what is stored."""
+        self.end_term()
+        self.is_sure = False  # some of it may not be released yet
 
     def poller(self, sources: Iterable[Dealer | Router | int]) -> "MemberPoller":
         """Make what waits for the replica and for the owner's sources."""

@@ -37,15 +37,19 @@ class Enrolment:
         state: the queues.
         file: the store's, for errors.
         identity: as it is in the store.
+        newest_transaction: returns the highest number of a transaction that is known here.
 
     Attributes:
         superseded: coordinators of which nothing is heard any more.
     """
 
-    def __init__(self, state: ShardState, file: object, identity: StoreIdentity) -> None:
+    def __init__(
+        self, state: ShardState, file: object, identity: StoreIdentity, newest_transaction: Callable[[], int]
+    ) -> None:
         self._state = state
         self._file = file
         self.identity = identity
+        self._newest_transaction = newest_transaction
         self.superseded: set[Peer] = set()
         self._began = time.monotonic()
         self._end: Callable[[Peer, str], None] = lambda _peer, _reason: None
@@ -71,7 +75,8 @@ class Enrolment:
             for hosted in self._state.queues.values()
             if (declared := hosted.queue.declared).durable and declared.id not in unrecorded
         ]
-        peer.post(Identity(mine.store, mine.shard, mine.broker, mine.generation, mine.queue, mine.is_adopted, queues))
+        given = mine.queue, mine.is_adopted, queues, self._newest_transaction()
+        peer.post(Identity(mine.store, mine.shard, mine.broker, mine.generation, *given))
 
     def _list_gateways(self, responder: Responder[LinkedGateways], _message: ListGateways) -> None:
         names = [peer.name for peer in self._state.peers if peer.role == GATEWAY]

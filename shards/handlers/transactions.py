@@ -282,6 +282,10 @@ class Transactions:
             self._decisions.begin(transaction, attempts)
         self._decisions.wait(transaction, responder)
 
+    def newest(self) -> int:
+        """The highest number of a transaction that is known here; 0 for none."""
+        return max(self._ended.end - 1 if self._ended else 0, *self._attempts, 0)
+
     @property
     def is_any_open(self) -> bool:
         """Whether something is staged: it joins its queues when that is decided."""

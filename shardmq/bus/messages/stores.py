@@ -80,6 +80,7 @@ class Identity(BusMessage, frozen=True, tag=94):
         queue: the highest id of a durable queue that it was ever assigned.
         is_adopted: whether the store was made by a version that did not record this.
         queues: (id, vhost, name) of its durable queues.
+        transaction: the highest number of a transaction that it knows; 0 for none, and from earlier versions.
     """
 
     store: str
@@ -89,6 +90,7 @@ class Identity(BusMessage, frozen=True, tag=94):
     queue: int
     is_adopted: bool
     queues: list[tuple[int, str, str]]
+    transaction: int = 0
 
 
 class ChangeWatermarks(Request[None], frozen=True, tag=98):

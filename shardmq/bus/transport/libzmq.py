@@ -26,6 +26,9 @@ RECALL_SECONDS_MAX: Final = 5.0
 time, as a busy machine takes its time for a handshake. ZeroMQ itself would not connect again, though keys and
 processes may be replaced."""
 
+CLOSING_SECONDS: Final = 0.5
+"""For an address that is in use to become free: libzmq's thread closes what this process has listened with before."""
+
 SHARED_BYTES: Final = 256 << 10
 """An envelope from this size on is not copied for libzmq's threads and from them: below it, that takes less time."""
 
@@ -302,10 +305,23 @@ def _join(
         if peer:
             socket.connect(address)
         else:
-            socket.bind(address)
+            _bind(socket, address)
     except zmq.ZMQError as fault:
         raise StartupRefused(f"the bus cannot use {address}: {fault.strerror}; choose another address") from fault
     return guard
+
+
+def _bind(socket: "zmq.Socket[bytes]", address: str) -> None:
+    until = time.monotonic() + CLOSING_SECONDS
+    while True:
+        try:
+            socket.bind(address)
+        except zmq.ZMQError as fault:
+            if fault.errno != zmq.EADDRINUSE or time.monotonic() >= until:
+                raise
+            time.sleep(CLOSING_SECONDS / 50)
+        else:
+            return
 
 
 def readiness_of(socket: "zmq.Socket[bytes]") -> int:

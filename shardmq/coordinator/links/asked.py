@@ -2,8 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from shardmq.errors import RequestError
+
+WENT_AWAY: Final = "it went away"
+"""What became of a shard's part in a backup, behind the shard's name."""
 
 OnDone = Callable[[RequestError | None], None]
 """Called with None when the shard has done it, or with the error."""

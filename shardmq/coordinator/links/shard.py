@@ -28,7 +28,7 @@ from shardmq.bus.messages.stores import (
     Recorded,
 )
 from shardmq.bus.messages.transactions import FollowDecision, Prepare
-from shardmq.coordinator.links.asked import Deletion, OnCounted, OnDone, Preparation
+from shardmq.coordinator.links.asked import WENT_AWAY, Deletion, OnCounted, OnDone, Preparation
 from shardmq.coordinator.rules.shard_identity import ExpectedQueues, Members, ShardRefused
 from shardmq.errors import RequestError, Unavailable, request_error
 from shardmq.topology.entities import Queue
@@ -36,9 +36,6 @@ from shardmq.topology.entities import Queue
 Result = TypeVar("Result")
 
 _log = logging.getLogger(__name__)
-
-WENT_AWAY: Final = "it went away"
-"""What became of a shard's part in a backup, behind the shard's name."""
 
 FOLLOW_AGAIN_SECONDS: Final = 1.0
 """A decision that a shard refused to follow (its disk is full) is sent again after so long."""
@@ -261,6 +258,7 @@ class ShardLink:
         self.say_recorded()
         if now >= self._follow_again_at:
             self._follow_again_at = now + FOLLOW_AGAIN_SECONDS
+            self._members.look()
             refused, self._refused = self._refused, []
             for transaction in refused:
                 self._send_follow(transaction)

@@ -53,6 +53,21 @@ class ShardRefused(Exception):
     """The shard's store is not the one that belongs there. The text is for the operator."""
 
 
+class GenerationPassed(Exception):
+    """A shard has heard of a newer generation, and nobody can be of that: this coordinator is to begin anew above it.
+
+    Args:
+        generation: the newest that a shard has heard of.
+    """
+
+    def __init__(self, generation: int) -> None:
+        super().__init__(
+            f"shards have heard of a coordinator of generation {generation}, whose store is lost; this one begins anew "
+            "with a newer generation"
+        )
+        self.generation = generation
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
     """The identity of the broker and of this coordinator, as known at its start.
@@ -117,6 +132,8 @@ class Members:
         write: writes all members to disk.
         is_one_of_several: whether other hosts have coordinators. One that was elected since is met at the shards then,
             before this one hears of it, and is no sign of an old store.
+        is_alone: returns whether certainly none of them serves now.
+        on_transaction: called with the highest number of a transaction that a shard knows.
     """
 
     def __init__(
@@ -124,11 +141,16 @@ class Members:
         identity: BrokerIdentity,
         write: Callable[[Mapping[int, Member]], None],
         is_one_of_several: bool = False,
+        is_alone: Callable[[], bool] = lambda: False,
+        on_transaction: Callable[[int], object] = lambda _: None,
     ) -> None:
         self._identity = identity
         self._members = dict(identity.members)
         self._write = write
         self._is_one_of_several = is_one_of_several
+        self._is_alone = is_alone
+        self._on_transaction = on_transaction
+        self._newest = 0  # generation that a shard has heard of, of those above this one's
 
     @property
     def broker(self) -> str:
@@ -146,14 +168,29 @@ class Members:
         Raises:
             StartupRefused: the coordinator's store is not the newest, or the shards' addresses are in another order.
             ShardRefused: the shard's store is not the one that belongs there.
+            GenerationPassed: see `look`.
         """
         if self._is_one_of_several and said.broker == self.broker and said.generation > self.generation:
             _log.warning("shard %d has heard of a newer coordinator, generation %d", shard, said.generation)
+            self._newest = max(self._newest, said.generation)
+            self.look()
             return 0
         judge(self._identity, self._members, shard, said, known, self._is_one_of_several)
         heard = said.generation if said.broker else 0
         self._put(shard, Member(said.store, self.generation, heard))
+        self._on_transaction(said.transaction)
         return self.generation
+
+    def look(self) -> None:
+        """Find out whether a newer coordinator that a shard has heard of is lost; called now and then.
+
+        It was of a replica whose clock was ahead, and this one was elected without what that one wrote.
+
+        Raises:
+            GenerationPassed: it is.
+        """
+        if self._newest and self._is_alone():
+            raise GenerationPassed(self._newest)
 
     def heard(self, shard: int) -> None:
         """Note that a shard has recorded the generation."""

@@ -48,6 +48,10 @@ class TransactionState:
         """Steady time."""
         return self._clock.now_ms()
 
+    def skip(self, number: int) -> None:
+        """Begin none with a number that a shard knows: a coordinator whose store is lost may have given it."""
+        self.next_number = max(self.next_number, number + 1)
+
     def facts(
         self, command: TransactionCommand, following: int, growing: Collection[tuple[str, str]]
     ) -> TransactionFacts:

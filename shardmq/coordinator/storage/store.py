@@ -208,6 +208,10 @@ class Store:
                 batch.put(b"state", key, number.to_bytes(8, "big"))
         self._rows.apply(batch.edits)
 
+    def write_generation(self, generation: int) -> None:
+        """Write to disk that a coordinator had this generation: the next start has a newer one."""
+        self._rows.apply({b"state": {GENERATION: generation.to_bytes(8, "big")}})
+
     def rename_broker(self, broker: str) -> None:
         """Write to disk that the store belongs to another broker."""
         self._rows.apply({b"state": {BROKER: broker.encode()}})

@@ -3,17 +3,21 @@
 import msgspec
 import pytest
 
+from shardmq.bus.messages.base import Answer
 from shardmq.bus.messages.stores import Identity
 from shardmq.coordinator.rules.shard_identity import (
     QUEUES_BITS,
     BrokerIdentity,
     ExpectedQueues,
+    GenerationPassed,
     Member,
     Members,
     ShardRefused,
+    next_generation,
 )
+from shardmq.coordinator.storage.store import Store
 from shardmq.errors import StartupRefused
-from shardmq.topology.commands import DeclareQueue
+from shardmq.topology.commands import BeginTransaction, DeclareQueue
 from tests.coordinator.conftest import Room
 
 IDENTITY = BrokerIdentity("b", 100, 7, {0: Member("s", 90, 80)})
@@ -116,6 +120,39 @@ def test_a_store_of_several_hosts_that_missed_nothing_is_not_told_of(caplog: pyt
     said = msgspec.structs.replace(SHARD, queues=[(5, "/", "q")])
     assert Members(IDENTITY, lambda _: None, is_one_of_several=True).enroll(0, said, known) == 100
     assert not caplog.text
+
+
+def test_a_generation_that_only_a_lost_coordinator_can_have_had_is_passed(room: Room) -> None:
+    """Its clock was ahead; whether it is lost may be known later than that it was."""
+    is_alone = False
+    members = Members(IDENTITY, lambda _: None, is_one_of_several=True, is_alone=lambda: is_alone)
+    ahead = next_generation(0) + 3_600_000
+    assert members.enroll(0, msgspec.structs.replace(SHARD, generation=ahead), NOTHING) == 0
+    members.look()
+    is_alone = True
+    with pytest.raises(GenerationPassed) as passed:
+        members.look()
+    with pytest.raises(GenerationPassed):
+        members.enroll(0, msgspec.structs.replace(SHARD, generation=ahead), NOTHING)
+    assert passed.value.generation == ahead
+    store = Store.open(room.folder / "coordinator", "first")
+    store.load(1)
+    store.write_generation(ahead)
+    assert store.load(1).identity.generation == ahead + 1
+    store.close()
+
+
+def test_no_transaction_gets_a_number_that_a_shard_knows(room: Room) -> None:
+    """A coordinator that was elected unclean may lack those which the lost ones began."""
+    room.shard(0)
+    room.shards = 1
+    room.identities[0] = msgspec.structs.replace(room.identities[0], transaction=149)
+    room.start()
+    gateway = room.gateway()
+    room.perform(gateway, DeclareQueue("/", "q", True, {}))  # the shard is enrolled
+    answer = room.perform(gateway, BeginTransaction("/", "t", "anna", 0))
+    assert isinstance(answer, Answer)
+    assert answer.result == [150, False]
 
 
 def test_a_new_store_may_serve_where_nothing_is_lost() -> None:

@@ -11,11 +11,12 @@ import pytest
 from shardmq.bus.dialer import Dialer
 from shardmq.bus.link import LinkLost, LinkOpened
 from shardmq.bus.messages.base import Answer, Call, Inspect, Refusal
-from shardmq.bus.messages.shard import AssignQueue, DropQueue, FromShard
+from shardmq.bus.messages.shard import AssignQueue, DropQueue, FromShard, Publish
 from shardmq.bus.messages.stores import Enroll, Identity, LinkedGateways, ListGateways, Recorded
+from shardmq.bus.messages.transactions import FollowDecision
 from shardmq.bus.poller import Poller
 from shardmq.topology.entities import Queue
-from tests.shards.driver import BROKER, HEARD, PATIENCE_SECONDS, Shard, enroll
+from tests.shards.driver import BROKER, HEARD, PATIENCE_SECONDS, Shard, enroll, run_of
 
 QUEUE = Queue("/", "q", 1, 0)
 
@@ -164,6 +165,21 @@ def test_a_superseded_coordinator_that_calls_again_takes_no_new_queue_away(
     new.tell(Recorded(9))
     assert isinstance(new.ask(AssignQueue([Queue("/", "newest", 10, 0)])), Answer)
     assert shard.queue(9)["name"] == "new"
+
+
+def test_a_coordinator_hears_of_the_newest_transaction(
+    shard: Shard, coordinators: Callable[[str], Coordinator]
+) -> None:
+    def newest(host: str) -> int:
+        return next(event.transaction for event in coordinators(host).heard if isinstance(event, Identity))
+
+    assert newest("a") == 0
+    shard.publish(Publish((1,), run_of(0, 1), 71, 0, 0, 7))
+    assert newest("b") == 7
+    shard.ask(Call(11, FollowDecision(9, [])))
+    assert newest("c") == 9
+    shard.restart()
+    assert newest("d") == 9
 
 
 def test_a_coordinator_hears_which_gateways_have_sessions(
