@@ -22,6 +22,7 @@ from shardmq.coordinator.process import CoordinatorOptions
 from shardmq.coordinator.process import run as run_coordinator
 from shardmq.gateway.process import GatewayOptions
 from shardmq.gateway.process import run as run_gateway
+from shardmq.limits import MESSAGE_BYTES_HIGHEST
 from shardmq.replication.core.group import Group
 from shardmq.replication.etcd.background import BackgroundRegister
 from shardmq.replication.etcd.news import Stored
@@ -48,7 +49,11 @@ def coordinator(arguments: tuple[str, ...]) -> int:
 def gateway(arguments: tuple[str, ...]) -> int:
     """Be a gateway: name, port, etcd."""
     name, port, join = arguments
-    run_gateway(GatewayOptions(name, "127.0.0.1", int(port), "", (), INSECURE, join=join))
+    run_gateway(
+        GatewayOptions(
+            name, "127.0.0.1", int(port), "", (), INSECURE, join=join, message_bytes_max=MESSAGE_BYTES_HIGHEST
+        )
+    )
     return 0
 
 

@@ -4,6 +4,7 @@ A link that is away loses what is said to it. The core is told once it is there 
 """
 
 import logging
+from collections import deque
 from typing import Final
 
 from shardmq.bus.dialer import Dialer
@@ -12,8 +13,8 @@ from shardmq.bus.transport.transport import ENVELOPE_BYTES
 from shardmq.replication.links.wire import Taken, ToReplica, size_of
 
 WAITING_BYTES_MAX: Final = 64 << 20
-"""A replica that has so much yet to read has lost its link. It catches up by its touched keys, or joins, which takes a
-range at a time."""
+"""A replica that has so much yet to read, beside the largest message of it, has lost its link. It catches up by its
+touched keys, or joins, which takes a range at a time; and a row that is as large comes by itself, too."""
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ class Outgoing:
         self._sent = 0
         self._taken = 0
         self._unflushed = 0
+        self._largest: deque[tuple[int, int]] = deque()  # unread (end, size): the largest, that behind it, and so on
         self._has_dropped = has_predecessor
 
     def say(self, message: ToReplica) -> None:
@@ -43,10 +45,14 @@ class Outgoing:
         size = size_of(message)
         self._sent += size
         self._unflushed += size
+        largest = self._largest
+        while largest and largest[-1][1] <= size:
+            largest.pop()
+        largest.append((self._sent, size))
         self.dialer.post(message)
         if self._unflushed > ENVELOPE_BYTES:
             self.flush()
-        if self._sent - self._taken > WAITING_BYTES_MAX:
+        if self._sent - self._taken - largest[0][1] > WAITING_BYTES_MAX:
             self.dialer.end(f"{self._name} has yet to read {self._sent - self._taken:,} bytes")
 
     @property
@@ -65,8 +71,11 @@ class Outgoing:
         for event in self.dialer.receive():
             if isinstance(event, Taken):
                 self._taken = event.size
+                while self._largest and self._largest[0][0] <= event.size:
+                    self._largest.popleft()
             elif isinstance(event, LinkOpened):
                 self._sent = self._taken = self._unflushed = 0
+                self._largest.clear()
                 is_lost |= self._has_dropped
                 self._has_dropped = False
             else:

@@ -25,7 +25,8 @@ BATCH_BYTES_MAX: Final = 8 << 20
 """Records that are written together: what a disk takes well within the time between two beats."""
 
 ANSWER_BYTES_MAX: Final = 32 << 20
-"""Rows of one answer to a rejoin: half of what a link may have waiting. More make it a join."""
+"""Rows of one answer to a rejoin, beside the largest of them, which may be of any size: half of what a link may have
+waiting. More make it a join."""
 
 DELETED_MAX: Final = 10_000
 """Rows deleted in one commit, of those that a join replaces."""
@@ -213,10 +214,12 @@ class ReplicaStore:
 
     @staticmethod
     def _bounded(edits: Iterable[Edit]) -> Iterable[Edit]:
-        size = 0
+        size = largest = 0
         for edit in edits:
-            size += len(edit[1]) + len(edit[2] or b"")
-            if size > ANSWER_BYTES_MAX:
+            row = len(edit[1]) + len(edit[2] or b"")
+            size += row
+            largest = max(largest, row)
+            if size - largest > ANSWER_BYTES_MAX:
                 raise TooMuch
             yield edit
 

@@ -180,6 +180,23 @@ def test_a_replica_that_does_not_read_is_lost_and_nothing_more_waits_for_it(
     replicas.until(lambda: len(b.heard) == 2 * sent - 1)
 
 
+@pytest.mark.parametrize("sizes", [[WAITING_BYTES_MAX + 1], [5 * WAITING_BYTES_MAX // 8] * 2])
+def test_a_message_of_any_size_goes_where_little_waits(
+    replicas: Group, monkeypatch: pytest.MonkeyPatch, sizes: list[int]
+) -> None:
+    monkeypatch.setattr(peers, "SILENCE_SECONDS", 10 * SECONDS)
+    a, b = replicas.add("a"), replicas.add("b")
+    replicas.introduce()
+    replicas.say("a", "b", beat(1))
+    for index, size in enumerate(sizes, 1):
+        a.links.send("b", record(index, bytes(size)))
+    for number in (2, 3):
+        a.links.send("b", beat(number))
+    replicas.until(lambda: beat(3) in b.heard)
+    assert indexes(b.heard) == list(range(1, len(sizes) + 1))
+    assert a.lost == b.lost == []
+
+
 def test_edits_damaged_on_the_way_are_lost_and_not_taken(replicas: Group, caplog: pytest.LogCaptureFixture) -> None:
     a, b = replicas.add("a"), replicas.add("b")
     with TamperingProxy(b.address) as proxy:

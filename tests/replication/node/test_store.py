@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from shardmq.replication.core.effects import Commit
 from shardmq.replication.core.note import BEGINNING, Key, Note
-from shardmq.replication.node.store import ReplicaStore
+from shardmq.replication.node import store as node_store
+from shardmq.replication.node.store import ReplicaStore, TooMuch
 from shardmq.replication.store.faults import ReplicaFull
 from shardmq.shards.storage.schema import LAYOUT, STATE
 from shardmq.storage.lmdb_engine import LmdbEngine
@@ -77,3 +78,19 @@ def test_a_full_disk_is_a_refusal_and_what_is_there_stays() -> None:
         with closing(crashed(store, folder, "c")) as store:
             assert (store.note.index, store.note.copied) == (30, place)
             assert store.engine.get(STATE, b"more 0") is None
+
+
+def test_an_answer_to_a_rejoin_may_have_one_row_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a large message: a join would have to bring it in one range, too."""
+    monkeypatch.setattr(node_store, "ANSWER_BYTES_MAX", 1000)
+    sizes = {b"a": 900, b"b": 100_000, b"c": 50, b"d": 2000}
+    with closing(opened(tmp_path)) as store:
+        rows = [(STATE, key, bytes(size)) for key, size in sizes.items()]
+        store.write([Commit(1, replace(store.note, index=1), 0.0, rows)])
+        for keys in (b"b", b"bc", b"abc"):
+            read = store.read_keys([(STATE, bytes([key])) for key in keys])
+            assert [(key, len(value or b"")) for _, key, value in read] == [
+                (bytes([k]), sizes[bytes([k])]) for k in keys
+            ]
+        with pytest.raises(TooMuch):
+            store.read_keys([(STATE, b"b"), (STATE, b"d")])
