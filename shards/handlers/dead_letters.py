@@ -113,6 +113,8 @@ class DeadLetterSender:
         self._gateways.rotate(-1)
         number, group = key
         first, reason, delivery_count, batch, producer, gone = dead
+        if gone:  # else a crash could bring one of those back: as a dead letter, its new home would take it for seen
+            self._state.buffer.demand()
         exchange, routing_key = hosted.letters_go_to(group)
         message = DeadLetter(number, first, reason, batch, delivery_count, producer, gone, group, exchange, routing_key)
         gateway.post(message)

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from shardmq.bus.messages.dead_letters import DeadLetter, DeadLetterAccepted, DeadLetterRefused
-from shardmq.bus.messages.shard import Nack, Publish, Release
+from shardmq.bus.messages.shard import Ack, Nack, Publish, Release
 from shardmq.limits import LETTER_PRODUCERS
 from shardmq.message.record import pack_many, unpack
 from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.handlers.dead_letters import LETTERS_BYTES_MAX
 from shardmq.shards.queues.dead_letter_outbox import GONE_EVERY
 from shardmq.topology.entities import Queue
-from tests.shards.driver import Shard, consume, run_of
+from tests.shards.driver import Shard, consume, numbers, run_of
 
 QUEUES = (
     Queue("/", "q", 1, 0, arguments={"x-dead-letter-exchange": "dlx"}),
@@ -183,3 +183,16 @@ def test_now_and_then_it_is_told_which_numbers_never_come_again(shard: Shard) ->
     assert 3 <= len(gone) <= 4
     assert gone[0].gone[0] == (0, 3)
     assert gone[-1].gone == [(0, 3), (4, 7), (8, gone[-1].first)]
+
+
+def test_a_number_told_as_gone_does_not_come_again_after_a_kill(shard: Shard) -> None:
+    shard.send(Publish((1,), run_of(0, 2 * GONE_EVERY)), consume(1))
+    shard.delivered(2 * GONE_EVERY)
+    for number in range(1, 2 * GONE_EVERY - 1, 2):
+        shard.send(Nack(1, [(number, number + 1)], False))
+        shard.expect(DeadLetter)
+    shard.send(Ack(1, [(0, 1)]), Nack(1, [(2 * GONE_EVERY - 1, 2 * GONE_EVERY)], False))
+    assert shard.expect(DeadLetter).gone == [(0, 1)]
+    shard.restart()
+    shard.ask(consume(1))
+    assert numbers(shard.delivered(2 * GONE_EVERY - 1)) == list(range(1, 2 * GONE_EVERY))
