@@ -110,7 +110,7 @@ class Administration:
         for declared in here:
             hosted = state.queues.get(declared.id)
             if hosted is not None:
-                hosted.is_condemned = False
+                hosted.is_condemned = hosted.is_condemned and message.is_change
                 state.unrecorded.told(declared.id)
                 if hosted.is_leaving:
                     state.look_unused(hosted)

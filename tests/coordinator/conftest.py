@@ -174,7 +174,8 @@ class ShardEnd:
             case AssignQueue():
                 self.assigns += 1
                 self.queues.update({queue.name: queue.id for queue in message.queues})
-                self.prepared_deletions -= {queue.id for queue in message.queues}
+                if not message.is_change:
+                    self.prepared_deletions -= {queue.id for queue in message.queues}
             case Prepare():
                 self.prepared.append((message.transaction, message.attempts))
                 result = [self.counts.get(attempt, 0) for attempt in message.attempts]

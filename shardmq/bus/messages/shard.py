@@ -215,13 +215,13 @@ class Counts(Request[tuple[int, int]], frozen=True, tag=30):
 
 
 class AssignQueue(Request[None], frozen=True, tag=31):
-    """The shard owns these queues. Those it has already stay as they are. Answered once it takes messages for them.
+    """The shard owns these queues. Answered once it takes messages for them, but `is_change` ends no prepared deletion.
 
-    They may come before the coordinator has them on disk: see Recorded. Here they are on disk before anything for them
-    is; a shard that dies before that is told of them again.
+    They may come before the coordinator has them on disk: see Recorded. Here they are before anything for them is.
     """
 
     queues: list[Queue]
+    is_change: bool = False
 
 
 class DropQueue(Request[int], frozen=True, tag=32):

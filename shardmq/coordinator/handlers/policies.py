@@ -49,7 +49,7 @@ class PolicySteps:
                 shard.add(queue)
             if shard.is_open:
                 pending.shards.add(shard.name)
-                shard.ask_once(AssignQueue(changed), partial(self._on_changed, pending, shard.name))
+                shard.ask_once(AssignQueue(changed, is_change=True), partial(self._on_changed, pending, shard.name))
         if not pending.shards:
             self._progress.answer(pending, None)
 

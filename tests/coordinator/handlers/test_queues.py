@@ -8,7 +8,7 @@ from shardmq.bus.messages.base import Answer, Refusal
 from shardmq.bus.messages.shard import OutOfService
 from shardmq.coordinator.handlers import commands
 from shardmq.coordinator.rules.queues import QueuePlacement
-from shardmq.topology.commands import DeclareQueue, DeleteQueue, DeleteVhost, PutLimits, PutVhost
+from shardmq.topology.commands import DeclareQueue, DeleteQueue, DeleteVhost, PutLimits, PutPolicy, PutVhost
 
 if TYPE_CHECKING:
     from tests.coordinator.conftest import GatewayEnd, Room, ShardEnd
@@ -63,6 +63,23 @@ def test_what_names_a_queue_about_to_be_deleted_waits(room: "Room", shard: "Shar
     room.until(lambda: again in gateway.answers)
     assert isinstance(gateway.answers[again], Answer)
     assert shard.queues[NAME] != number
+
+
+def test_a_policy_that_comes_in_between_does_not_end_what_a_deletion_goes_by(room: "Room", shard: "ShardEnd") -> None:
+    room.start()
+    gateway = room.gateway()
+    declared(room, gateway)
+    shard.answers = False
+    deleted = gateway.ask(IF_UNUSED)
+    room.until(lambda: shard.prepared_deletions)
+    assigns = shard.assigns
+    changed = gateway.ask(PutPolicy("/", "short", "^q", {"max-length": 5}))
+    room.until(lambda: shard.assigns > assigns)
+    assert shard.prepared_deletions
+    shard.answers = True
+    room.until(lambda: {deleted, changed} <= gateway.answers.keys())
+    assert (gateway.answers[deleted], gateway.answers[changed]) == (Answer(deleted, None), Answer(changed, None))
+    assert ("/", NAME) not in gateway.topology.queues
 
 
 def test_a_shard_that_comes_back_is_asked_again(room: "Room") -> None:

@@ -64,6 +64,17 @@ def test_a_condemned_queue_takes_nothing_in_until_it_is_assigned_again(shard: Sh
     assert shard.ask(Call(9, DropQueue(1))) == 1, "what somebody holds is not counted"
 
 
+def test_a_policy_lets_nothing_into_a_condemned_queue(shard: Shard) -> None:
+    shard.ask(Call(5, PrepareDelete(1, False, True)))
+    given = Queue("/", "q", 1, 0, policy={"x-max-length": 5})
+    shard.ask(Call(6, AssignQueue([given], is_change=True)))
+    shard.send(Publish((1,), run_of(0, 1)))
+    assert "is being deleted" in shard.expect(PublishRefusal).text
+    shard.ask(Call(7, AssignQueue([given])))
+    shard.send(*[Publish((1,), run_of(number, 1)) for number in range(7)])
+    shard.until(lambda: bool(shard.queue()["ready"] == 5))
+
+
 def test_a_queue_in_use_or_not_empty_is_not_condemned(shard: Shard) -> None:
     shard.send(Publish((1,), run_of(0, 2)), Call(5, PrepareDelete(1, False, True)))
     refusal = shard.expect(Refusal)
