@@ -122,9 +122,12 @@ class WatermarkMonitor:
         least = self._disk_free_bytes_min
         is_on = is_full or room.bytes < (least * DISK_CLEAR_SHARE if "disk" in self.on else least)
         must_be = "and what is left is kept for acknowledgements" if is_full else f"{least >> 20} MB must be"
+        what_to_do = "consume what is queued, or make room"
+        if room.is_capped:
+            what_to_do = "the file of the store may not grow by more, whatever the disk has; consume what is queued"
         text = (
             f"{room.free >> 20} MB free at {self._folder} and {room.inside >> 20} MB in free pages of the store, "
-            f"{must_be}; consume what is queued, or make room"
+            f"{must_be}; {what_to_do}"
         )
         return self._turned("disk", is_on, text)
 

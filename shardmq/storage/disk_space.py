@@ -110,7 +110,7 @@ class DiskSpace:
             return
         end = _end(self._environment)
         is_reserved = self._reserved_to - end >= 3 * self._quarter
-        free = _free(self._environment, end)
+        free, _ = free_for(self._environment, max(end, self._reserved_to))
         if is_reserved and free >= PLENTY_BYTES:
             self.left = self._left_then = free - self._margin_bytes
             self._look_at = now + LOOK_SECONDS
@@ -131,12 +131,14 @@ class DiskSpace:
         if limit != resource.RLIM_INFINITY and limit - end < half:
             return False
         if self._fallocate is None:
-            return _free(self._environment, end) >= self._reserve_bytes
+            return free_for(self._environment, end)[0] >= self._reserve_bytes
         return self._reserved_to - end >= half
 
     def _set_aside(self, start: int, size: int) -> bool:
         """Have the disk keep room behind the end of the file, whose length stays; returns whether it has."""
         assert self._fallocate is not None
+        if start + size > self._environment.bytes_max:
+            return False
         descriptor = os.open(self._environment.file, os.O_RDWR | os.O_CLOEXEC)
         try:
             if not self._fallocate(descriptor, _KEEP_SIZE, ctypes.c_int64(start), ctypes.c_int64(size)):
@@ -159,7 +161,8 @@ def room_of(environment: LmdbEnvironment, reserved_to: int = 0) -> Room:
     pages = sum([stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"] for stat in stats])
     used = int(pages * stats[0]["psize"])
     taken = environment.file.stat().st_blocks * 512 - max(0, reserved_to - end)
-    return Room(_free(environment, end), max(0, min(end, taken) - used), used)
+    free, is_capped = free_for(environment, max(end, reserved_to))
+    return Room(free, max(0, min(end, taken) - used), used, is_capped)
 
 
 def _end(environment: LmdbEnvironment) -> int:
@@ -167,12 +170,16 @@ def _end(environment: LmdbEnvironment) -> int:
     return int((environment.env.info()["last_pgno"] + 1) * environment.env.stat()["psize"])
 
 
-def _free(environment: LmdbEnvironment, end: int) -> int:
-    """Bytes that the disk has left for a file which has its end there."""
+def free_for(environment: LmdbEnvironment, end: int) -> tuple[int, bool]:
+    """Return what is left for a file that has its end, or that of its reserve, there; and whether a limit makes it so.
+
+    The limit is the process's for files, or the store's own. A store that is as large as it may be is on a full disk.
+    """
     stats = os.statvfs(environment.folder)
     free = stats.f_bavail * stats.f_frsize
     limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-    return free if limit == resource.RLIM_INFINITY else max(0, min(free, limit - end))
+    most = environment.bytes_max if limit == resource.RLIM_INFINITY else min(limit, environment.bytes_max)
+    return (free, False) if free <= most - end else (max(0, most - end), True)
 
 
 @contextlib.contextmanager
@@ -198,4 +205,7 @@ def unwritable(folder: Path, fault: Exception) -> StoreUnwritable:
     stats = os.statvfs(folder)
     free = stats.f_bavail * stats.f_frsize
     text = f"{folder} could not be written: {fault}; its disk has {free >> 10} KB free"
+    if isinstance(fault, lmdb.MapFullError):
+        text += ", but its file is as large as a store may be"
+        return StoreUnwritable(f"{text}; stop the broker and give its free pages back (shardmq store compact)")
     return StoreUnwritable(f"{text}; make room on it, or look after the disk")

@@ -77,14 +77,16 @@ class Room:
     """The room a store has, in bytes.
 
     Attributes:
-        free: what the disk has left for the file.
+        free: what is left for the file to grow by.
         inside: free pages in the file. The reserve is not among them.
         used: what of the file holds something.
+        is_capped: whether the file may grow by less than the disk has free: there is a limit to its size.
     """
 
     free: int
     inside: int
     used: int
+    is_capped: bool = False
 
     @property
     def bytes(self) -> int:

@@ -22,8 +22,8 @@ from shardmq.storage.pages.page_check import Head, Keys, check_pages
 from shardmq.storage.redo.log import REDO, REDO_ASIDE
 from shardmq.storage.versions import VERSION
 
-MAP_BYTES: Final = 1 << 40
-"""Address space, not disk: a map that cannot fill before the disk does."""
+MAP_BYTES: Final = 1 << 42
+"""Address space, not disk, and the most that a store's file may have (disk_space.py). A process has 128 TiB of it."""
 
 _PORTION: Final = 10_000
 """Rows in memory at once while all are written anew."""
@@ -45,12 +45,14 @@ class LmdbEnvironment:
         env: the `lmdb.Environment`.
         dbs: its databases by name.
         version: of its format, when it was opened; its owner brings up to date what is older.
+        bytes_max: what its file may have.
     """
 
     folder: Path
     env: lmdb.Environment
     dbs: dict[bytes, lmdb._Database]
     version: int
+    bytes_max: int
     _lock: int
 
     @property
@@ -108,7 +110,7 @@ def open_environment(
     except BaseException:
         os.close(lock)
         raise
-    return LmdbEnvironment(folder, env, dbs, version, lock)
+    return LmdbEnvironment(folder, env, dbs, version, MAP_BYTES, lock)
 
 
 def reopened(environment: LmdbEnvironment) -> LmdbEnvironment:

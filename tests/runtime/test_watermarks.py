@@ -41,3 +41,11 @@ def test_the_disk_alarm_counts_free_pages_of_the_store(tmp_path: Path) -> None:
     ]
     assert changed == [[], [True], [], [False]]
     assert monitor.is_pressed
+
+
+def test_the_disk_alarm_says_when_it_is_not_the_disk_that_is_full(tmp_path: Path) -> None:
+    monitor = WatermarkMonitor("shard-0", 1 << 60, "consume")
+    monitor.watch_disk(tmp_path, 100)
+    (mark,) = monitor.look(0.0, Room(60, 0, 0, is_capped=True))
+    assert mark.is_on
+    assert mark.text.endswith("may not grow by more, whatever the disk has; consume what is queued")

@@ -9,6 +9,7 @@ import lmdb
 import pytest
 
 from shardmq.errors import StoreUnwritable
+from shardmq.storage import lmdb_environment
 from shardmq.storage.compaction import SLACK_SECONDS, Slack, clear, copy, swap
 from shardmq.storage.disk_space import RESERVE_BYTES, DiskSpace, writing
 from shardmq.storage.engine import Room
@@ -89,6 +90,39 @@ def test_a_limit_on_the_files_size_is_a_full_disk(store: Store) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     space.look()
     assert space.left > 0
+
+
+@pytest.fixture
+def small_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """A store whose file may have 96 MB."""
+    monkeypatch.setattr(lmdb_environment, "MAP_BYTES", 96 * MB)
+    store = Store(tmp_path / "small")
+    yield store
+    store.environment.close()
+
+
+def test_a_store_that_is_as_large_as_it_may_be_is_on_a_full_disk(small_store: Store) -> None:
+    space = DiskSpace(small_store.environment)
+    assert not space.look().free > 96 * MB
+    count = 0
+    while space.left > MB:
+        space.left -= MB
+        small_store.put(count)
+        space.committed()
+        count += 1
+    assert 60 < count < 80, "the rest is for acknowledgements"
+    assert space.look().is_capped
+    for number in range(count):
+        small_store.put(1000)  # an acknowledgement writes before it makes room
+        small_store.delete(number, 1000)
+        space.committed()
+    assert space.left > 16 * MB
+    assert small_store.content() == {}
+
+
+def test_a_store_without_any_room_says_that_it_is_as_large_as_it_may_be(small_store: Store) -> None:
+    with pytest.raises(StoreUnwritable, match="as large as a store may be"), writing(small_store.environment) as write:
+        write.put(b"large", bytes(100 * MB), db=small_store.environment.dbs[b"things"])
 
 
 def test_free_pages_count_for_nothing_once_a_transaction_failed_until_the_disk_has_room(store: Store) -> None:

@@ -101,13 +101,14 @@ def _copied(environment: "LmdbEnvironment", show: Show) -> "LmdbEnvironment":
         StoreUnwritable: there is no room for the copy, or it could not be made.
     """
     from shardmq.storage.compaction import COPY, UNMADE, copy, swap
-    from shardmq.storage.disk_space import room_of
+    from shardmq.storage.disk_space import free_for, room_of
 
     room = room_of(environment)
     if room.inside < LEAST_BYTES:
         return environment
-    if room.used > room.free:
-        text = f"a copy of {environment.file} takes {size(room.used)}, and its disk has {size(room.free)} free"
+    free, _ = free_for(environment, 0)
+    if room.used > free:
+        text = f"a copy of {environment.file} takes {size(room.used)}, and its disk has {size(free)} free"
         raise StoreUnwritable(f"{text}; make room, or compact it where there is some")
     with ThreadPoolExecutor(1) as threads:
         copying = threads.submit(copy, environment)
