@@ -3,7 +3,8 @@
     data.mdb   | used | free | used | free | used | reserve
                '------------- length -------------'
 
-free      pages that LMDB writes again before the file grows: they count as room
+free      pages that LMDB writes again before the file grows: they count as room. While the store is copied, those do
+          that were free before, as long as the file has not grown
 reserve   set aside behind the end of the file. The file grows into it, and it is made again as long as the disk has
           room. Where it cannot be, nothing new is taken in: what is left is for acknowledgements, which write before
           they make room.
@@ -17,6 +18,7 @@ import os
 import resource
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +27,7 @@ import lmdb
 from shardmq.errors import StoreUnwritable
 from shardmq.storage.engine import Room
 from shardmq.storage.lmdb_environment import LmdbEnvironment
+from shardmq.storage.store_copy import StoreCopy
 
 RESERVE_BYTES: Final = 16 << 20
 """Kept for acknowledgements. A commit that only deletes writes 2 MB at most, and the next but one has its pages."""
@@ -73,6 +76,8 @@ class DiskSpace:
         self._look_at = 0.0
         self._left_then = 0  # after the last look
         self._has_failed = (environment.folder / FAILED).exists()
+        self._copy: StoreCopy | None = None
+        self._free_before = 0, 0  # when that began: the end of the file, and bytes of its free pages
         self.left = 0
         self.look()
 
@@ -82,17 +87,38 @@ class DiskSpace:
         self._reserved_to = 0
         self.look()
 
+    def hold(self, copy: StoreCopy) -> None:
+        """A copy has begun: pages that are freed from here on are not written again before it is over."""
+        self._copy, self._free_before = copy, (_end(self._environment), self.room().inside)
+
     def room(self) -> Room:
         """Measure what can still be written."""
-        return room_of(self._environment, self._reserved_to)
+        room = room_of(self._environment, self._reserved_to)
+        if self._copy is None:
+            return room
+        if self._copy.is_over:
+            self._copy = None
+            return room
+        return replace(room, inside=0 if self._is_held_up else min(room.inside, self._free_before[1]))
+
+    @property
+    def _is_held_up(self) -> bool:
+        """Whether the pages are used up that were free before the copy: the file has grown since."""
+        return self._copy is not None and _end(self._environment) > self._free_before[0]
 
     def look(self) -> Room:
         """Look how much may be taken in, and make the reserve again; returns what can be written.
 
         Of what is free in the file, half counts here: much of it may be in pieces that are too small. Once a
-        transaction failed nevertheless, nothing of it counts until the disk has room.
+        transaction failed nevertheless, nothing of it counts until the disk has room. A copy that goes on at the cost
+        of the reserve is given up: acknowledgements would make no room before it is over.
         """
         is_whole = self._reserve()
+        if self._copy is not None and not is_whole and self._is_held_up:
+            self._copy.give_up(
+                f"the disk of {self._environment.folder} has no room for what is written meanwhile: pages that are "
+                "freed are not used again before the copy is over; make room, or copy at a higher rate"
+            )
         room = self.room()
         self.left = room.free - self._margin_bytes - (0 if is_whole else self._reserve_bytes)
         if self._has_failed and self.left > 0:

@@ -78,7 +78,7 @@ class Room:
 
     Attributes:
         free: what is left for the file to grow by.
-        inside: free pages in the file. The reserve is not among them.
+        inside: free pages in the file that can be written again. The reserve is not among them.
         used: what of the file holds something.
         is_capped: whether the file may grow by less than the disk has free: there is a limit to its size.
     """

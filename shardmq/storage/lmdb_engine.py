@@ -374,7 +374,9 @@ class LmdbEngine(Engine):
     def copy(self, folder: Path, bytes_per_second: int) -> StoreCopy:
         self.sync()
         used = self.space.room().used
-        return StoreCopy(self._env, folder, bytes_per_second, used, PageMap(self.file).read)
+        begun = StoreCopy(self._env, folder, bytes_per_second, used, PageMap(self.file).read)
+        self.space.hold(begun)
+        return begun
 
     def close(self) -> None:
         self.sync()

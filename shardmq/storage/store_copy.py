@@ -80,6 +80,11 @@ class StoreCopy:
         """Whether it is done or failed, and the snapshot is let go of."""
         return not any(thread.is_alive() for thread in self._threads)
 
+    def give_up(self, fault: str) -> None:
+        """Have it end soon, if it is not done. `fault` is why."""
+        self.fault = self.fault or fault
+        self._ending.set()
+
     def close(self) -> None:
         """Give it up, if it is not done, and wait for its threads."""
         self._ending.set()

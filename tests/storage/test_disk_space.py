@@ -12,7 +12,8 @@ from shardmq.errors import StoreUnwritable
 from shardmq.storage import lmdb_environment
 from shardmq.storage.compaction import SLACK_SECONDS, Slack, clear, copy, swap
 from shardmq.storage.disk_space import RESERVE_BYTES, DiskSpace, writing
-from shardmq.storage.engine import Room
+from shardmq.storage.engine import Layout, Room
+from shardmq.storage.lmdb_engine import LmdbEngine
 from shardmq.storage.lmdb_environment import LmdbEnvironment, open_environment
 
 MB = 1 << 20
@@ -123,6 +124,44 @@ def test_a_store_that_is_as_large_as_it_may_be_is_on_a_full_disk(small_store: St
 def test_a_store_without_any_room_says_that_it_is_as_large_as_it_may_be(small_store: Store) -> None:
     with pytest.raises(StoreUnwritable, match="as large as a store may be"), writing(small_store.environment) as write:
         write.put(b"large", bytes(100 * MB), db=small_store.environment.dbs[b"things"])
+
+
+def key_of(number: int) -> bytes:
+    return number.to_bytes(8, "big")
+
+
+@pytest.fixture
+def small_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LmdbEngine]:
+    """An engine whose file may have 128 MB, and has 50 rows of 1 MB; 20 more were deleted."""
+    monkeypatch.setattr(lmdb_environment, "MAP_BYTES", 128 * MB)
+    engine = LmdbEngine(tmp_path / "small", Layout(b"test", (b"things",), lambda _number, _key, value: value))
+    for number in range(70):
+        engine.apply([(0, key_of(number), os.urandom(MB))])
+    engine.apply([(0, key_of(number), None) for number in range(20)])
+    engine.apply([(0, key_of(70), bytes(9))])  # and their pages may be written again
+    yield engine
+    engine.close()
+
+
+def test_what_is_freed_while_a_store_is_copied_is_no_room(small_engine: LmdbEngine, tmp_path: Path) -> None:
+    space = small_engine.space
+    copying = small_engine.copy(tmp_path / "copy", bytes_per_second=1)
+    assert space.look().inside > 18 * MB, "what was free before is written again"
+    first, last = 20, 71
+    while space.left > MB:
+        space.left -= MB
+        small_engine.apply([(0, key_of(last), os.urandom(MB)), (0, key_of(first), None)])
+        first, last = first + 1, last + 1
+    assert space.look().inside == 0
+    assert not copying.fault
+    while not copying.fault:
+        small_engine.apply([(0, key_of(last), bytes(MB)), (0, key_of(first), None)])  # acknowledgements write, too
+        first, last = first + 1, last + 1
+    assert "no room for what is written meanwhile" in copying.fault
+    copying.close()
+    small_engine.apply([(0, key_of(first), None)])
+    assert space.look().inside > 40 * MB
+    assert space.left > 8 * MB
 
 
 def test_free_pages_count_for_nothing_once_a_transaction_failed_until_the_disk_has_room(store: Store) -> None:
