@@ -167,8 +167,8 @@ class WriteBuffer:
     def saw(self, queue: int, seen: SequenceSet) -> None:
         """Note which sequence numbers a durable queue has of a producer.
 
-        They are written with the messages, or when those are settled before that; those of dead letters at once, as the
-        shard they come from hands them over again without asking.
+        They are written with the messages, or in their place, where those are settled in this pass; those of dead
+        letters at once, as the shard they come from hands them over again without asking.
         """
         self._writes.producers[queue, seen.producer] = seen
         seen.is_due = True
@@ -358,8 +358,12 @@ class WriteBuffer:
         return [segment for segment in surplus if segment.stored]
 
     def _seal(self, writes: WriteBatch) -> None:
+        numbered: set[int] = set()
         for segment in self._opened:
-            if not segment.live:
+            if not segment.live:  # delivered without acknowledgements: its numbers are to be on disk before it goes
+                if not self._due and writes.producers and segment.durable:
+                    numbered = numbered or {queue for queue, _ in writes.producers}
+                    self._due = segment.queue in numbered
                 continue
             self.cache.add(segment)
             if segment.durable:

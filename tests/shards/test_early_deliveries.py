@@ -244,3 +244,18 @@ def test_what_consumers_hold_in_memory_alone_needs_no_commit(shard: Inside, comm
     assert [kinds([shard.expect(Delivered)]), kinds([shard.expect(Confirmed)])] == [[Delivered], [Confirmed]]
     assert commits.early == []
     assert not any(isinstance(message, PublishRefusal) for message in shard.inbox)
+
+
+def test_a_number_is_on_disk_before_its_message_goes_to_a_consumer_that_acknowledges_nothing(
+    shard: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shardmq.shards.storage.write_buffer.SETTLED_SECONDS", 3600.0)
+    shard.ask(consume(2, 2, auto_ack=True))
+    for sequence in range(3):  # the first raises the queue's mark, which is written with its pass
+        shard.publish(Publish((2,), run_of(sequence, 1), 71, sequence))
+        assert numbers([shard.expect(Delivered)]) == [sequence]
+    shard.restart()
+    shard.ask(consume(2, 2, auto_ack=True))
+    shard.publish(Publish((2,), run_of(2, 1), 71, 2))
+    shard.publish(Publish((2,), run_of(3, 1), 71, 3))
+    assert numbers([shard.expect(Delivered)]) == [3]
