@@ -195,7 +195,7 @@ class LocalTransfer:
             await store()
         is_there = await transaction.commit()
         await self._acknowledge(batch)
-        while not is_there:  # a queue that is full takes its part when it has room
+        while not is_there:  # a disk that is full takes its part when it has room
             is_there = await transaction.commit()
         return len(batch)
 

@@ -7,10 +7,12 @@ from typing import Final
 from shardmq.bus.listener import Responder
 from shardmq.errors import ReplyCode
 from shardmq.message.record_batch import OFFSETS
+from shardmq.shards.consumers.consumer import UNLIMITED
 from shardmq.shards.handlers.delays import DelayedMessages
 from shardmq.shards.handlers.partitions.groups import Groups
 from shardmq.shards.segments.shared_batch import SharedBatch
 from shardmq.shards.state.attempts import StagedAttempt
+from shardmq.shards.state.hosted_queue import HostedQueue
 from shardmq.shards.state.shard import ShardState
 from shardmq.shards.storage.entries import DamagedStage, Staged, StagedPlace
 
@@ -202,7 +204,8 @@ class Decisions:
             elif staged.delay_ms:
                 self._delays.delay(hosted, batch, now_ms + staged.delay_ms)
             else:
-                self._delays.publish(hosted, batch, now_ms)
+                batch.timestamp_ms = now_ms
+                hosted.queue.append(batch, _credit(hosted))
                 state.active[number] = hosted
         return tuple(left)
 
@@ -253,3 +256,14 @@ class Decisions:
         self._buffer.conclude(conclusion.transaction, None, None)
         for responder in conclusion.asked:
             responder.answer(None)
+
+
+def _credit(hosted: HostedQueue) -> int:
+    """How many messages beyond its length limit a queue takes of what is committed: all, as all of it was promised.
+
+    If it tried again later, what is committed next would come before it. Where what is too much are dead letters, they
+    are here, too.
+    """
+    if hosted.queue.outbox is not None and hosted.queue.arguments.overflow == "reject-publish-dlx":
+        return hosted.consumers.credit()
+    return UNLIMITED

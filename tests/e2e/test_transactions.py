@@ -9,7 +9,7 @@ import pytest
 
 import shardmq
 from shardmq.cmd.run.broker import Broker
-from shardmq.errors import AccessRefused, NotFound, PreconditionFailed, ShardmqError, Unroutable
+from shardmq.errors import AccessRefused, NotFound, PreconditionFailed, PublishRefused, ShardmqError, Unroutable
 from tests.conftest import StartBroker
 
 from .traffic import PATIENCE_SECONDS, bodies, counts, numbers, publish_all, until
@@ -253,23 +253,19 @@ def test_queues_with_terms_take_what_is_committed(
     channel.queue_delete(name)
 
 
-def test_a_full_queue_gets_what_is_committed_when_it_has_room(
+def test_a_full_queue_gets_what_is_committed_in_order(
     connection: shardmq.Connection, channel: shardmq.Channel, request: pytest.FixtureRequest
 ) -> None:
     name = request.node.name
     channel.queue_declare(name, durable=True, arguments={"x-max-length": 10, "x-overflow": "reject-publish"})
     publish_all(channel, name, numbers(0, 10))
-    with channel.transaction("late") as transaction:
-        transaction.publish_many("", name, numbers(10, 15))
-    assert ready(connection, name) == 10
-    got: list[bytes] = []
-
-    def drained() -> bool:
-        got.extend(bodies(channel, name))
-        return len(got) == 15
-
-    until(drained, "all fifteen came")
-    assert sorted(got, key=int) == numbers(0, 15)
+    for start in (10, 15):
+        with channel.transaction(f"{name}-{start}") as transaction:
+            transaction.publish_many("", name, numbers(start, start + 5))
+    assert ready(connection, name) == 20
+    with pytest.raises(PublishRefused, match="is full"):
+        publish_all(channel, name, numbers(20, 21))
+    assert bodies(channel, name) == numbers(0, 20)
     channel.queue_delete(name)
 
 

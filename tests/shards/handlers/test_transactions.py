@@ -14,6 +14,8 @@ from shardmq.bus.messages.shard import (
     Counts,
     Delivered,
     DropQueue,
+    Get,
+    Got,
     PrepareDelete,
     Publish,
     PublishRefusal,
@@ -313,16 +315,27 @@ def test_priorities_count(shard: Shard) -> None:
     assert consumed(shard, 40) == list(range(40))
 
 
-def test_a_full_queue_gets_it_when_it_has_room(shard: Shard) -> None:
+def test_a_full_queue_gets_it_all_the_same(shard: Shard) -> None:
     send(shard, staged(0, 2, 5, 6, 7), staged(2, 3, 5, 6, 7))
     seal(shard)
     conclude(shard, FIRST)
-    assert (shard.queue(5)["ready"], shard.queue(5)["delayed"]) == (3, 2)
+    assert (shard.queue(5)["ready"], shard.queue(5)["delayed"]) == (5, 0)
     assert numbers_of(shard.expect(DeadLetter).batch) == [3, 4]
     shard.restart()
     assert consumed(shard, 5, 5) == list(range(5))
     assert consumed(shard, 3, 6) == [0, 1, 2]
     assert consumed(shard, 3, 7) == [2, 3, 4]
+
+
+def test_what_is_committed_later_does_not_come_before_what_a_full_queue_got(shard: Shard) -> None:
+    send(shard, staged(0, 5, 5), staged(0, 1, 5, transaction=2, body=5))
+    seal(shard)
+    seal(shard, transaction=2)
+    conclude(shard, FIRST)
+    shard.send(Call(5, Get(1, 5, True)))
+    shard.expect(Got)  # and there is room for one, by the queue's limit
+    conclude(shard, FIRST, transaction=2)
+    assert consumed(shard, 5, 5) == [1, 2, 3, 4, 5]
 
 
 def test_consumers_that_wait_get_it_before_the_commit_is_answered(shard: Shard) -> None:
