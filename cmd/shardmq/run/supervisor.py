@@ -260,10 +260,14 @@ class Supervisor:
     def _say_exited(self, child: Child, code: int, pause: float) -> None:
         name = signal.Signals(-code).name if code < 0 else None
         how = f"was killed by {name}" if name else f"ended with exit code {code}"
+        hint = ""
+        if name == "SIGBUS" and child.stage in (SHARD, COORDINATOR):
+            check = f"stop the broker, and run `shardmq store check {self._options.data_dir}`"
+            hint = f". So it is where the disk cannot read a part of its store: if it comes again, {check}"
         self._say(
             "exited",
             child,
-            f"{child.name} (process {child.pid}) {how}; starting it again in {pause:.1f} s",
+            f"{child.name} (process {child.pid}) {how}; starting it again in {pause:.1f} s{hint}",
             exit_code=code if code >= 0 else None,
             signal=name,
             seconds=pause,

@@ -11,6 +11,7 @@ Numbers are the machine's own; LMDB files do not travel between byte orders.
                 | last page u64 | transaction u64      the first tree's pad is the size of pages
 """
 
+import errno
 import os
 from pathlib import Path
 from struct import Struct
@@ -102,7 +103,7 @@ class PageFile:
         """Read the first bytes of a page, or of some pages in a row.
 
         Raises:
-            StoreRefused: the file ends before them, or the disk cannot read them.
+            StoreRefused: the file ends before them, or they cannot be read; `StoreDamaged` where the disk cannot.
         """
         content = self._at(page * self.page_bytes, size)
         if len(content) != size:
@@ -113,6 +114,8 @@ class PageFile:
         try:
             return os.pread(self._descriptor, size, position)
         except OSError as fault:
+            if fault.errno == errno.EIO:
+                raise StoreDamaged(self.file, f"the disk cannot read it at byte {position}") from fault
             raise StoreRefused(
                 f"{self.file} cannot be read at byte {position}: {fault.strerror}; restore it from a copy"
             ) from fault

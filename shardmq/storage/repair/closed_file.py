@@ -6,6 +6,7 @@ from pathlib import Path
 import lmdb
 
 from shardmq.errors import StoreDamaged
+from shardmq.storage.files import BLOCK_BYTES, pieces_of
 from shardmq.storage.lmdb_environment import MAP_BYTES, check_file
 
 
@@ -28,6 +29,7 @@ class ClosedFile:
     def __init__(self, folder: Path, format: bytes, databases: tuple[bytes, ...]) -> None:
         self.file = folder / "data.mdb"
         self.version = check_file(self.file, format, databases)
+        _check_readable(self.file)
         try:
             self._env = lmdb.open(
                 str(folder), readonly=True, lock=False, create=False, max_dbs=64, map_size=MAP_BYTES, readahead=False
@@ -64,3 +66,15 @@ class ClosedFile:
     def close(self) -> None:
         """Let go of it."""
         self._env.close()
+
+
+def _check_readable(file: Path) -> None:
+    """Make sure that the disk can read all of a file: where it cannot, who reads it through a map is killed.
+
+    Raises:
+        StoreDamaged: it cannot.
+    """
+    lost = [position for position, content in pieces_of(file) if content is None]
+    if lost:
+        size = len(lost) * BLOCK_BYTES >> 10
+        raise StoreDamaged(file, f"the disk cannot read {size} KB of it, the first of them at byte {lost[0]}")

@@ -10,7 +10,7 @@ import lmdb
 
 from shardmq.errors import StoreRefused
 from shardmq.storage.engine import Bytes, Edit
-from shardmq.storage.files import make_folder, sync_file, sync_folder
+from shardmq.storage.files import BLOCK_BYTES, make_folder, pieces_of, sync_file, sync_folder
 from shardmq.storage.lmdb_environment import MAP_BYTES
 
 ROOM_BYTES: Final = 64 << 20
@@ -40,6 +40,8 @@ def check_room(disk: Path, needed: int) -> None:
 def keep_aside(folder: Path, aside: Path) -> Path:
     """Copy a store's folder, with all of its files; it is on disk when this returns.
 
+    What the disk cannot read of them is zeros in the copy.
+
     Args:
         folder: the store's.
         aside: where to; a folder of the same name is made in there.
@@ -51,7 +53,12 @@ def keep_aside(folder: Path, aside: Path) -> Path:
     make_folder(copy)
     for file in sorted(folder.iterdir()):
         if file.is_file():
-            shutil.copy2(file, copy / file.name)
+            with (copy / file.name).open("xb") as stream:
+                for position, content in pieces_of(file):
+                    stream.seek(position)
+                    stream.write(content if content is not None else bytes(BLOCK_BYTES))
+                stream.truncate(file.stat().st_size)
+            shutil.copystat(file, copy / file.name)
             sync_file(copy / file.name)
     sync_folder(copy)
     sync_folder(aside)

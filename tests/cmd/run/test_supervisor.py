@@ -37,6 +37,14 @@ def get(broker: Broker, queue: str) -> bytes | None:
     return None if message is None else message.body
 
 
+def test_a_process_whose_disk_cannot_read_its_store_ends_with_advice(start_broker: StartBroker) -> None:
+    broker = start_broker(shards=1)
+    known = len(broker.notices)
+    broker.kill("shard-0", signal.SIGBUS)
+    notice = broker.wait_for("exited", "shard-0", after=known)
+    assert f"`shardmq store check {broker.data_dir}`" in notice.text
+
+
 def test_up_says_where_it_is_and_which_processes_run(start_broker: StartBroker) -> None:
     broker = start_broker(shards=2, gateways=2)
     notice = broker.wait_for("up")

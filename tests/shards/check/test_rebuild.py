@@ -1,6 +1,9 @@
 """A file whose structure is damaged is built anew from what can still be reached."""
 
+import errno
 import json
+import operator
+import os
 import shutil
 from pathlib import Path
 
@@ -11,6 +14,8 @@ from shardmq.errors import StoreDamaged
 from shardmq.shards.check.closed_store import is_well
 from shardmq.shards.storage.schema import DATABASES, FORMAT
 from shardmq.shards.storage.store import Store
+from shardmq.storage.files import BLOCK_BYTES
+from shardmq.storage.lmdb_environment import open_environment
 from shardmq.storage.pages.page import BRANCH, LEAF, PAGE
 from shardmq.storage.pages.page_check import check_pages
 from shardmq.storage.repair.rebuild import reachable, rebuild
@@ -18,6 +23,7 @@ from shardmq.storage.repair.salvage import SalvagedFile
 from tests.shards.storage.test_flips import fill
 
 PAGE_BYTES = 4096
+NEEDLE = b"a large body"
 
 
 @pytest.fixture(scope="module")
@@ -113,4 +119,42 @@ def test_a_repair_of_a_broken_file_leaves_a_store_that_is_well(
     assert "rows lost:" in done["findings"][0]["repair"]
     assert [left for left in done["left"] if left["repair"]] == []
     assert (Path(done["aside"]) / "shard-0" / "data.mdb").exists()
+    Store.open(folder).close()
+
+
+@pytest.fixture
+def unreadable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store with a large body, in the middle of which the disk cannot read."""
+    environment = open_environment(folder, FORMAT, DATABASES)
+    with environment.env.begin(write=True, db=environment.dbs[b"segments"]) as transaction:
+        transaction.put(next(transaction.cursor().iternext(values=False)), NEEDLE * 10_000)
+    environment.close()
+    start = (folder / "data.mdb").read_bytes().index(NEEDLE * 1000) // BLOCK_BYTES * BLOCK_BYTES + 2 * BLOCK_BYTES
+    inode, pread = (folder / "data.mdb").stat().st_ino, os.pread
+
+    def read(descriptor: int, size: int, position: int) -> bytes:
+        if os.fstat(descriptor).st_ino != inode or position + size <= start or position >= start + BLOCK_BYTES:
+            return pread(descriptor, size, position)
+        if position >= start:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return pread(descriptor, start - position, position)
+
+    monkeypatch.setattr(os, "pread", read)
+
+
+@pytest.mark.usefixtures("unreadable")
+def test_what_the_disk_cannot_read_is_lost_and_nothing_else(
+    folder: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    data, before, original = str(folder.parent), counts(folder), (folder / "data.mdb").read_bytes()
+    assert run(["store", "check", data, "--json"]) == 1
+    assert b"the disk cannot read 4 KB of it" in capsysbinary.readouterr().out
+    run(["store", "repair", data, "--apply", "--yes", "--json"])
+    done = json.loads(capsysbinary.readouterr().out)
+    assert "rows lost: 1 of" in done["findings"][0]["repair"]
+    assert not done["left"]
+    kept = (Path(done["aside"]) / "shard-0" / "data.mdb").read_bytes()
+    assert len(kept) == len(original)
+    assert 0 < len(original) - sum(map(operator.eq, kept, original)) <= BLOCK_BYTES
+    assert counts(folder)["segments"] == before["segments"] - 1
     Store.open(folder).close()
