@@ -347,6 +347,11 @@ class QueueArguments(msgspec.Struct, frozen=True):
             timeout_dead_letters=arguments.get("x-consumer-timeout-action") == "dead-letter",
         )
 
+    @property
+    def dead_letters_refused(self) -> bool:
+        """Return whether what the queue has no place for is a dead letter: there is an exchange for it, too."""
+        return self.overflow == "reject-publish-dlx" and self.dead_letter_exchange is not None
+
 
 SERVER_NAMED: Final = "amq.gen-"
 """The beginning of names that the server chooses, as in RabbitMQ."""

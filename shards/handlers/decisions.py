@@ -264,6 +264,6 @@ def _credit(hosted: HostedQueue) -> int:
     If it tried again later, what is committed next would come before it. Where what is too much are dead letters, they
     are here, too.
     """
-    if hosted.queue.outbox is not None and hosted.queue.arguments.overflow == "reject-publish-dlx":
+    if hosted.queue.arguments.dead_letters_refused:
         return hosted.consumers.credit()
     return UNLIMITED

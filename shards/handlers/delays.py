@@ -91,7 +91,7 @@ class DelayedMessages:
         queue = hosted.queue
         batch.timestamp_ms = now_ms
         taken = queue.append(batch, hosted.consumers.credit()) if hosted.refuses else queue.append(batch)
-        if taken < batch.count and queue.arguments.overflow != "reject-publish-dlx":  # there, it is a dead letter now
+        if taken < batch.count and not queue.arguments.dead_letters_refused:  # else it is a dead letter now
             self.delay(hosted, self._state.slicer.cut(batch, taken, batch.count), now_ms + REFUSED_MS)
 
     def delay_return(self, hosted: HostedQueue, ranges: Ranges, due_ms: int) -> None:

@@ -199,8 +199,8 @@ class Publishing:
         for start, end in producers.unseen(producer, sequence, sequence + count):
             piece = self._state.slicer.cut(batch, start - sequence, end - sequence)
             taken = self._take(hosted, piece, message.delay_ms)
-            if producer >= LETTER_PRODUCERS and _passes_on(hosted):
-                taken = piece.count
+            if producer >= LETTER_PRODUCERS and hosted.queue.arguments.dead_letters_refused:
+                taken = piece.count  # what there is no place for is a dead letter of this queue from then on
             if taken:
                 self._remember(hosted, producers, producers.saw(producer, start, start + taken), batch)
             if taken < piece.count:
@@ -249,11 +249,6 @@ class Publishing:
             code = ReplyCode.RESOURCE_ERROR
             text = f"{hosted.title} is full ({_limits_of(hosted)}); consume from it, or publish again later"
         peer.post(PublishRefusal(client.published, code, text, taken))
-
-
-def _passes_on(hosted: HostedQueue) -> bool:
-    """Whether what the queue has no place for is a dead letter of its own from then on."""
-    return hosted.queue.outbox is not None and hosted.queue.arguments.overflow == "reject-publish-dlx"
 
 
 def _limits_of(hosted: HostedQueue) -> str:

@@ -148,7 +148,7 @@ class ConfiguredQueue:
             return batch.count
         taken = length_limit.room_for(batch, credit)
         if taken < batch.count:
-            if self.outbox is not None and length_limit.overflow == "reject-publish-dlx":
+            if self.outbox is not None and self.arguments.dead_letters_refused:
                 self.outbox.add(self._levels.refuse(BatchSlicer().cut(batch, taken, batch.count)), MAXLEN)
             if not taken:
                 return 0

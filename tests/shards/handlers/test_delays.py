@@ -30,6 +30,7 @@ QUEUES = (
     Queue("/", "q", 1, 0),
     Queue("/", "volatile", 2, 0, durable=False),
     Queue("/", "small", 3, 0, arguments={"x-max-length": 3, "x-overflow": "reject-publish"}),
+    Queue("/", "small and no exchange", 4, 0, arguments={"x-max-length": 3, "x-overflow": "reject-publish-dlx"}),
 )
 
 
@@ -185,12 +186,30 @@ def test_what_begins_to_wait_while_another_message_is_due_comes_in_its_time(
     shard.close()
 
 
-def test_a_full_queue_gets_what_is_due_when_it_has_room(shard: Shard) -> None:
-    shard.send(delayed(3, 0, 5, 100))
-    shard.until(lambda: shard.ask(Call(9, Counts(3))) == [3, 0])
-    assert shard.queue(3)["delayed"] == 2
-    shard.send(consume(1, queue=3))
+@pytest.mark.parametrize("queue", [3, 4])
+def test_a_full_queue_gets_what_is_due_when_it_has_room(shard: Shard, queue: int) -> None:
+    shard.send(delayed(queue, 0, 5, 100))
+    shard.until(lambda: shard.ask(Call(9, Counts(queue))) == [3, 0])
+    assert shard.queue(queue)["delayed"] == 2
+    shard.send(consume(1, queue=queue))
     assert numbers(shard.delivered(5)) == [0, 1, 2, 3, 4]
+
+
+def test_what_is_due_waits_for_room_where_a_policy_has_taken_the_dead_letter_exchange_away(tmp_path: Path) -> None:
+    shard = Clocked(tmp_path)
+    burying = {"x-max-length": 1, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "dlx"}
+    shard.assign(Queue("/", "q", 1, 0, policy=burying))
+    shard.take_in(run_of(0, 1))
+    shard.tell(delayed(1, 1, 1, 1000))
+    shard.put_forward(1000)  # this one is a dead letter, which is on its way
+    shard.tell(delayed(1, 2, 1, 1000))
+    shard.assign(Queue("/", "q", 1, 0, policy={**burying, "x-dead-letter-exchange": None}))
+    shard.put_forward(1000)
+    assert (shard.bodies(), shard.table()["dying"], shard.table()["delayed"]) == ([0], 1, 1)
+    assert shard.get(auto_ack=True) is not None
+    shard.put_forward(1000)
+    assert (shard.bodies(), shard.table()["delayed"]) == ([2], 0)
+    shard.close()
 
 
 @pytest.mark.parametrize("jump", [-86_400, 86_400])

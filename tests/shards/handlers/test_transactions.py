@@ -40,6 +40,7 @@ QUEUES = (
         arguments={"x-max-length": 3, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "dlx"},
     ),
     Queue("/", "short", 7, 0, arguments={"x-max-length": 3}),
+    Queue("/", "no exchange", 9, 0, arguments={"x-max-length": 3, "x-overflow": "reject-publish-dlx"}),
     Queue("/", "hasty", 8, 0, arguments={"x-message-ttl": 2000, "x-dead-letter-exchange": "dlx"}),
 )
 
@@ -316,13 +317,13 @@ def test_priorities_count(shard: Shard) -> None:
 
 
 def test_a_full_queue_gets_it_all_the_same(shard: Shard) -> None:
-    send(shard, staged(0, 2, 5, 6, 7), staged(2, 3, 5, 6, 7))
+    send(shard, staged(0, 2, 5, 6, 7, 9), staged(2, 3, 5, 6, 7, 9))
     seal(shard)
     conclude(shard, FIRST)
-    assert (shard.queue(5)["ready"], shard.queue(5)["delayed"]) == (5, 0)
+    assert [(shard.queue(queue)["ready"], shard.queue(queue)["delayed"]) for queue in (5, 9)] == [(5, 0), (5, 0)]
     assert numbers_of(shard.expect(DeadLetter).batch) == [3, 4]
     shard.restart()
-    assert consumed(shard, 5, 5) == list(range(5))
+    assert [consumed(shard, 5, queue) for queue in (5, 9)] == [list(range(5))] * 2
     assert consumed(shard, 3, 6) == [0, 1, 2]
     assert consumed(shard, 3, 7) == [2, 3, 4]
 
