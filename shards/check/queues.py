@@ -72,9 +72,13 @@ class Look:
         self.bodies: dict[int, int] = {}
         self.referred = RangeSet()
 
+    def declared(self, queue: int) -> Declared | None:
+        """A queue's declaration, of its row or as the coordinator knows it; None where that cannot be told."""
+        return self.queues.get(queue) or (self.registry.queues.get(queue) if self.registry is not None else None)
+
     def title(self, queue: int) -> str:
         """A queue's name, where that can be told."""
-        declared = self.queues.get(queue) or (self.registry.queues.get(queue) if self.registry is not None else None)
+        declared = self.declared(queue)
         return f"queue '{declared.name}' in vhost '{declared.vhost}'" if declared is not None else f"queue {queue}"
 
     def is_known(self, queue: int) -> bool:

@@ -93,11 +93,12 @@ def _judged(
             queue=queue,
             repair=Repair(lost(entry.live, numbers), edits=both, messages=entry.live, numbers=numbers),
         )
-    if entry is not None and _agree(entry, batches):
+    if entry is not None and _agree(entry, batches) and not _lacks_times(look, entry):
         return without_bodies(look, entry, batches)
     what = "what is noted of the messages is not what was written" if has_entry else "nothing is noted of the messages"
     if entry is not None:
-        what = "what is noted of the messages is of others"
+        others = "a queue, not a stream" if _agree(entry, batches) else "others"
+        what = f"what is noted of the messages is of {others}"
     rebuilt = _rebuilt(look, key, batches)
     broken = without_bodies(look, rebuilt, batches)
     if broken is not None:
@@ -172,6 +173,12 @@ def _agree(entry: Segment, batches: list[NumberedBatch]) -> bool:
     )
 
 
+def _lacks_times(look: Look, entry: Segment) -> bool:
+    """Whether an entry is of a stream, and says nothing of its messages' times: earlier versions' repairs made such."""
+    declared = look.declared(entry.queue)
+    return declared is not None and is_stream(declared.arguments) and type(entry) is not TimedSegment
+
+
 def _times(entry: TimedSegment) -> tuple[int, int]:
     return entry.first_ms, entry.last_ms
 
@@ -193,7 +200,7 @@ def _note_end(look: Look, queue: int, end: int) -> None:
 def _rebuilt(look: Look, key: bytes, batches: list[NumberedBatch]) -> Segment:
     """A segment as its messages tell it: numbers between them were never there."""
     queue, first = PLACE.unpack(key)
-    declared = look.queues.get(queue)
+    declared = look.declared(queue)
     kind = TimedSegment if declared is not None and is_stream(declared.arguments) else Segment
     segment = kind(queue, first, durable=True, born=0.0)
     if isinstance(segment, TimedSegment):

@@ -15,6 +15,7 @@ from shardmq.shards.check.queues import Look, lost
 from shardmq.shards.segments.index_entry import extent_of
 from shardmq.shards.segments.segment import NumberedBatch, Segment
 from shardmq.shards.segments.shared_batch import BY_REFERENCE, Reference, reference_of
+from shardmq.shards.segments.timed_segment import TimedSegment
 from shardmq.shards.storage.schema import (
     INDEX,
     NUMBER,
@@ -114,7 +115,10 @@ def _kept(
     if not kept:
         return both
     last, batch = kept[-1]
-    segment = Segment(entry.queue, entry.first, durable=True, born=0.0)
+    segment = type(entry)(entry.queue, entry.first, durable=True, born=0.0)
+    if isinstance(segment, TimedSegment) and isinstance(entry, TimedSegment):
+        segment.first_ms, segment.last_ms = kept[0][1].timestamp_ms, batch.timestamp_ms
+        segment.tags = entry.tags
     segment.end = last + batch.count
     missing = RangeSet(entry.gone or ())
     for start, end in gone:

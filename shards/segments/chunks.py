@@ -142,12 +142,13 @@ def chunk_at(chunks: list[Chunk], offset: int) -> int:
 def _grouped(batches: list[NumberedBatch]) -> list[tuple[int, list[RecordBatch]]]:
     """Return which batches make a chunk each, with the offset of the first message."""
     groups: list[tuple[int, list[RecordBatch]]] = []
-    size = messages = 0
+    size = messages = end = 0
     for first, batch in batches:
         size += len(batch.records)
         messages += batch.count
         if (
             groups
+            and first == end
             and size <= CHUNK_BYTES
             and messages <= RECORD_BATCH_RECORDS_MAX
             and can_join(groups[-1][1][-1], batch)
@@ -156,4 +157,5 @@ def _grouped(batches: list[NumberedBatch]) -> list[tuple[int, list[RecordBatch]]
         else:
             groups.append((first, [batch]))
             size, messages = len(batch.records), batch.count
+        end = first + batch.count
     return groups

@@ -48,9 +48,10 @@ class Cursor:
 
     @property
     def ready(self) -> int:
-        """Return how many messages are before it."""
-        self.offset = max(self.offset, self._partition.first)
-        return max(0, self._partition.next - self.offset)
+        """Return how many messages are before it in a row: all of them, where none is missing."""
+        partition = self._partition
+        self.offset, end = partition.run(max(self.offset, partition.first), partition.next)
+        return end - self.offset
 
     def take(self, limit: int, room: int, alone: bool) -> list[Delivery]:
         """Read on: `limit` messages at most, which take `room` bytes; one at least where `alone`."""

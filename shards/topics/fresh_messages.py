@@ -43,7 +43,7 @@ class FreshMessages:
         end = self._partition.next if self.tags is None else self._wanted(self.tags)
         if self.passed:
             end = min(end, self.passed.first()[0])
-        return self.offset, max(self.offset, end)
+        return self._partition.run(self.offset, end)
 
     def go_to(self, offset: int) -> None:
         """Go on elsewhere: everything from there on is fresh, but what is to be passed."""
@@ -58,11 +58,15 @@ class FreshMessages:
         self._seen = max(self._seen, oldest)
 
     def _pass(self) -> None:
-        """Pass over what is not fresh."""
-        passed = self.passed
-        while passed and passed.first()[0] <= self.offset:
-            self.offset = max(self.offset, passed.first()[1])
-            passed.remove(0, self.offset)
+        """Pass over what is not fresh, and what is missing."""
+        passed, partition = self.passed, self._partition
+        while True:
+            while passed and passed.first()[0] <= self.offset:
+                self.offset = max(self.offset, passed.first()[1])
+                passed.remove(0, self.offset)
+            if partition.missing is None or self.offset not in partition.missing:
+                return
+            self.offset, _ = partition.run(self.offset, partition.next)
 
     def _wanted(self, tags: TagFilter) -> int:
         """Go to the first message that is wanted; return where those end that are."""

@@ -76,8 +76,9 @@ class GroupCursor:
         self.counts = DeliveryCounts(row.counts) if row.counts else None
         self.is_consumed = False
         self.deliveries: GroupDeliveries | None = None
-        if row.delays:
-            self.open().adopt(row.delays)
+        delays = [(due, *run) for due, start, end in row.delays for run in partition.present(start, end)]
+        if delays:
+            self.open().adopt(delays)
 
     @property
     def floor(self) -> int:

@@ -9,6 +9,9 @@ gives them credit alone. An AMQP client sees it as one of RabbitMQ's streams.
 
 The segments, their merging and their storing are those of every queue. The last segment is never dropped, so that a
 start knows which offset comes next.
+
+Between its messages none is missing, but where the store was damaged: those that a repair could not keep left their
+offsets, which are passed over.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +20,7 @@ from typing import Any, Final, cast
 from msgspec.structs import replace
 
 from shardmq.message.record_batch import RecordBatch
+from shardmq.ranges import RangeSet
 from shardmq.runtime.clock import SteadyClock
 from shardmq.shards.queues.dead_letter_outbox import DeadLetterOutbox
 from shardmq.shards.queues.delivery import ALL_BATCHES, Delivery
@@ -55,6 +59,7 @@ class Partition(KeptMessages):
         is_shared: whether several readers have cursors here: what they get is put together once for all of them.
         published: since start.
         dropped: messages that retention dropped, since start.
+        missing: offsets between messages which have none any more: they were damaged. None where there are no such.
         letters: dead letters of groups that are to be taken, by group.
     """
 
@@ -68,6 +73,7 @@ class Partition(KeptMessages):
         "dropped",
         "letters",
         "is_shared",
+        "missing",
         "next",
         "published",
         "tally",
@@ -85,6 +91,7 @@ class Partition(KeptMessages):
         self.next = 0
         self.letters: dict[str, DeadLetterOutbox] = {}
         self.is_shared = False
+        self.missing: RangeSet | None = None
         self.published = self.dropped = 0
         self.tally = Tally()
         self._durable = declared.durable
@@ -100,6 +107,12 @@ class Partition(KeptMessages):
         self._retention = Retention(self.arguments)
 
     def _adopt(self, segment: Segment) -> None:
+        missing = list(segment.gone or ())
+        if self.index.segments and self.next < segment.first:
+            missing.append((self.next, segment.first))
+        if missing:
+            self.missing = self.missing or RangeSet()
+            self.missing.unite(sorted(missing))
         self.index.append(segment)
         self.young += 1
         self.total += segment.count
@@ -123,16 +136,16 @@ class Partition(KeptMessages):
     @property
     def ready(self) -> int:
         """Return how many messages there are."""
-        return self.next - self.first
+        return self.total
 
     @property
     def valid(self) -> int:
         """Return how many messages there are."""
-        return self.next - self.first
+        return self.total
 
     @property
     def is_sparse(self) -> bool:
-        """Return that nothing is missing between its messages."""
+        """Return that nothing of what its segments hold is settled."""
         return False
 
     @property
@@ -178,6 +191,22 @@ class Partition(KeptMessages):
         """Tell that it takes everything."""
         return True
 
+    def present(self, start: int, end: int) -> Ranges:
+        """Return the offsets [start, end) as ranges in order, without those that are missing or not given yet."""
+        end = min(end, self.next)
+        if self.missing is not None:
+            return self.missing.gaps(start, end)
+        return [(start, end)] if start < end else []
+
+    def run(self, start: int, end: int) -> tuple[int, int]:
+        """Return the first messages in a row of [start, end): (first, end), which are the same where there is none."""
+        if self.missing is not None and start < end:
+            for first, stop in self.missing.walk(start, end):
+                if start < first:
+                    return start, first
+                start = stop
+        return start, max(start, end)
+
     def offset_of(self, time_ms: int) -> int:
         """Return the offset of the first message that came at a time or later; `next` where none did.
 
@@ -216,9 +245,13 @@ class Partition(KeptMessages):
     ) -> list[NumberedBatch]:
         """Return messages [start, end) for a reader, in few batches: as many as take `room` bytes, as `read`.
 
+        They are in a row: behind one that is missing, another call reads on.
+
         Raises:
             RowDamaged: a segment that had to be read is not what was written.
         """
+        if self.missing is not None:
+            start, end = self.run(start, end)
         if self.is_shared:
             pieces = read_shared(self, self._buffer, start, end, room)
             if pieces or not alone:
@@ -242,7 +275,7 @@ class Partition(KeptMessages):
             return self.next, []
         segment = segments[skipped]
         start = max(start, segment.first)
-        batches = self.read([(start, segment.end)], room)
+        batches = self.read(self.present(start, segment.end), room)
         last, batch = batches[-1]
         is_whole = start == segment.first and last + batch.count == segment.end
         if segment.tags is None and is_whole and segment is not self._open:
@@ -267,8 +300,14 @@ class Partition(KeptMessages):
 
     def peek(self, offset: int, count: int) -> list[Delivery]:
         """Look at messages, from the one `offset` behind the oldest on."""
-        start = min(self.first + offset, self.next)
-        pieces = self.read([(start, min(start + count, self.next))], PEEK_BYTES)
+        ranges: Ranges = []
+        for start, end in self.present(self.first, self.next):
+            begin = min(start + offset, end)
+            offset -= begin - start
+            stop = min(begin + count, end)
+            count -= stop - begin
+            ranges.append((begin, stop))
+        pieces = self.read(ranges, PEEK_BYTES)
         return [Delivery(first, False, 0, batch) for first, batch in pieces]
 
     def show(self, ranges: Ranges, _fresh_from: Mapping[int, int]) -> list[Delivery]:
@@ -276,10 +315,8 @@ class Partition(KeptMessages):
         return [Delivery(first, False, 0, batch) for first, batch in self.read(ranges, PEEK_BYTES, keep=False)]
 
     def between(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield the messages [start, end), as one range."""
-        start, end = max(start, self.first), min(end, self.next)
-        if start < end:
-            yield start, end
+        """Yield the messages [start, end): one range, where none is missing."""
+        yield from self.present(max(start, self.first), end)
 
     def extent(self, number: int) -> tuple[int, int]:
         """Return the end of the segment a message is in, and about how many bytes a message of it has."""
@@ -292,6 +329,9 @@ class Partition(KeptMessages):
             segment = self.index.segments[0]
             self.dropped += segment.count
             self._remove(0, segment)
+            if self.missing is not None:
+                self.missing.remove(0, self.first)
+                self.missing = self.missing or None
 
     def catch_up(self) -> None:
         """Drop segments that are too old or too much."""

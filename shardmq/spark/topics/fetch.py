@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 
@@ -46,15 +47,44 @@ def read_range(options: Options, schema: pa.Schema, part: TopicRange) -> Iterato
         if not deliveries:  # the partition ends here
             _behind_missing(options, part, place, PartitionState(part.number, 0, place))
             return
-        for delivery in deliveries:
-            if delivery["first"] != place:
-                raise ProtocolError(
-                    f"{part.partition}: the broker sent messages from {delivery['first']} on, where those from {place} "
-                    "on were asked for",
-                    ReplyCode.SYNTAX_ERROR,
-                )
-            place += delivery["count"]
-        yield columns.batch(deliveries)
+        place, row = _in_a_row(part, place, deliveries)
+        if row:
+            yield columns.batch(row)
+        else:
+            place = _behind_damage(options, part, place, deliveries[0]["first"])
+
+
+def _in_a_row(part: TopicRange, place: int, deliveries: list[dict[str, Any]]) -> tuple[int, list[dict[str, Any]]]:
+    """Where messages from a place on end, and those of them between which none is missing.
+
+    Raises:
+        ProtocolError: they begin before the place.
+    """
+    row: list[dict[str, Any]] = []
+    for delivery in deliveries:
+        if delivery["first"] < place:
+            raise ProtocolError(
+                f"{part.partition}: the broker sent messages from {delivery['first']} on, where those from {place} "
+                "on were asked for",
+                ReplyCode.SYNTAX_ERROR,
+            )
+        if delivery["first"] > place:
+            break
+        row.append(delivery)
+        place += delivery["count"]
+    return place, row
+
+
+def _behind_damage(options: Options, part: TopicRange, place: int, following: int) -> int:
+    """Where a range goes on behind messages that a repair of the broker's store has lost.
+
+    Raises:
+        PreconditionFailed: failOnDataLoss is set.
+    """
+    end = min(following, part.end)
+    said = f"{part.partition}: messages [{place}, {end}) cannot be read: they were damaged, and a repair has lost them"
+    _leave_out(options, said, "restore a copy of the broker, or set failOnDataLoss to false to go on behind them")
+    return end
 
 
 def _behind_missing(options: Options, part: TopicRange, place: int, state: PartitionState) -> int:
@@ -64,8 +94,11 @@ def _behind_missing(options: Options, part: TopicRange, place: int, state: Parti
         PreconditionFailed: failOnDataLoss is set.
     """
     end = state.first if place < state.first < part.end else part.end
-    said = lost(part.partition, place, end, state)
-    if options.fails_on_loss:
-        raise PreconditionFailed(f"{said}; {LOSS_ADVICE}")
-    _log.warning("%s; they are left out (failOnDataLoss is false)", said)
+    _leave_out(options, lost(part.partition, place, end, state), LOSS_ADVICE)
     return end
+
+
+def _leave_out(options: Options, said: str, advice: str) -> None:
+    if options.fails_on_loss:
+        raise PreconditionFailed(f"{said}; {advice}")
+    _log.warning("%s; they are left out (failOnDataLoss is false)", said)

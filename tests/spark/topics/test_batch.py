@@ -1,8 +1,10 @@
 """A topic read as a DataFrame: every message from where the job begins to where it ends, or an error."""
 
 import json
+import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from pyspark.sql.types import StructType
 
 import shardmq
 from shardmq.cmd.run.broker import Broker
+from shardmq.cmd.run.invocation import command, environment
 from shardmq.errors import AccessRefused, InvalidRequest, NotFound, PreconditionFailed
 from shardmq.spark.options import parse
 from shardmq.spark.topics.batch import TopicReader
@@ -215,6 +218,35 @@ def test_offsets_beyond_the_end_are_no_end_of_the_range(broker: Broker, channel:
     ):
         list(reader(broker, stream).read(TopicRange(stream, 0, 5, 15)))
     assert len(list(reader(broker, stream, failOnDataLoss="false").read(TopicRange(stream, 0, 5, 15)))) == 1
+
+
+@pytest.fixture
+def repaired(tmp_path: Path) -> Iterator[Broker]:
+    """A broker with a stream of 50 messages of which a repair has lost [10, 20) and [30, 40)."""
+    with Broker(tmp_path / "data", shards=1) as broker, shardmq.connect(broker.url) as connection:
+        channel = connection.channel()
+        channel.queue_declare("hurt", durable=True, arguments={"x-queue-type": "stream"})
+        for first in range(0, 50, 10):
+            publish(channel, "hurt", first, first + 10, correlation_id="so it was" if first // 10 % 2 else None)
+    store = tmp_path / "data" / "shard-0" / "data.mdb"
+    content = store.read_bytes()
+    assert b"so it was" in content
+    store.write_bytes(content.replace(b"so it was", b"so it is."))
+    repair = command("store", "repair", str(tmp_path / "data"), "--apply", "--yes")
+    subprocess.run(repair, env=environment(), check=True, capture_output=True)
+    with Broker(tmp_path / "data", shards=1) as broker:
+        yield broker
+
+
+def test_messages_that_a_repair_has_lost_fail_a_job_or_are_left_out(repaired: Broker) -> None:
+    said = r"'hurt', partition 0: messages \[10, 20\) cannot be read: they were damaged, and a repair has lost them"
+    with pytest.raises(PreconditionFailed, match=said):
+        numbers(reader(repaired, "hurt", startingOffsets={"hurt": {"0": 0}}))
+    lenient = reader(repaired, "hurt", failOnDataLoss="false", startingOffsets={"hurt": {"0": 0}})
+    assert numbers(lenient) == [*range(10), *range(20, 30), *range(40, 50)]
+    for first, end, left in ((5, 15, [*range(5, 10)]), (12, 18, []), (15, 35, [*range(20, 30)]), (35, 42, [40, 41])):
+        batches = list(lenient.read(TopicRange("hurt", 0, first, end)))
+        assert [int(value) for batch in batches for value in batch.column("value").to_pylist()] == left
 
 
 def test_who_may_not_read_is_refused(
