@@ -135,7 +135,10 @@ class ShardLoop:
         self._handlers |= guarded(self._handlers)
 
     def _load(self, contents: StoredState) -> list[tuple[int, list[Segment]]]:
-        """Make the queues that were stored; returns what is left of those that were being deleted."""
+        """Make the queues that were stored; returns what is left of those that were being deleted.
+
+        What is damaged of a queue is not deleted: with it, the rest of a deleted one waits for the repair.
+        """
         state = self._state
         known = {declared.id: declared for declared in contents.queues}
         for damage in contents.damaged:
@@ -169,7 +172,7 @@ class ShardLoop:
                 hosted.producers.load(producer, ranges)
         self._transactions.load(contents)
         self._buffer.note(state.clock.note())
-        return [(number, stored[number].segments) for number in contents.dropped]
+        return [(number, stored[number].segments) for number in contents.dropped if number in stored]
 
     def wait_seconds(self) -> float:
         """Return how long a pass may be put off if nothing comes."""

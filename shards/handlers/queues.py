@@ -213,7 +213,6 @@ class Administration:
             state.refuse_missing(responder, message.queue)
             return
         state.quarantine.queues.pop(message.queue, None)  # nothing of it would survive a restart anyway
-        state.quarantine.groups.pop(message.queue, None)
         hosted = state.queues.get(message.queue)
         if hosted is None:
             if responder.peer.role == COORDINATOR:
@@ -249,6 +248,8 @@ class Administration:
         segments = queue.retire()
         for group in hosted.readers.groups.values() if hosted.readers is not None else ():
             group.lose()
+        for out in state.quarantine.groups.pop(queue.id, {}).values():
+            state.buffer.set_aside(out.damage.key)
         self._delays.retire(hosted)
         self._dead_letters.retire(queue.id)
         self._reservations.retire(queue)

@@ -37,7 +37,6 @@ from shardmq.shards.storage.schema import (
     SPILLED_TIMERS,
     STATE,
     Edits,
-    cursor_key,
     number_of,
     segment_key,
     shared_of,
@@ -150,9 +149,9 @@ class Store:
         keys = KeyCheck()
         return LmdbEngine(folder, LAYOUT, keys.heads, keys.keys, new_version=new_version), keys
 
-    def damaged_cursors(self, queue: int, group: str) -> list[tuple[bytes, bytes]]:
-        """Return the rows that are damaged of a group's cursor in a partition, keys and values as they are now."""
-        return self._rows.damaged_cursors(cursor_key(queue, group))
+    def damaged_cursors(self, written: bytes) -> list[tuple[bytes, bytes]]:
+        """Return the rows that are damaged and were written at a cursor's key, keys and values as they are now."""
+        return self._rows.damaged_cursors(written)
 
     def _whose(self) -> tuple[StoreIdentity | None, list[Queue]]:
         queues = self._rows.all(QUEUES, decoding.declaration_of, [])

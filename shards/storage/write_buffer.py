@@ -28,6 +28,7 @@ from shardmq.shards.storage.entries import (
     Timer,
 )
 from shardmq.shards.storage.identity import StoreIdentity
+from shardmq.shards.storage.schema import cursor_key
 from shardmq.shards.storage.store import Store
 from shardmq.shards.storage.write_batch import WriteBatch
 from shardmq.topology.entities import Queue as Declared
@@ -226,8 +227,13 @@ class WriteBuffer:
 
     def replace_damaged(self, queue: int, group: str, cursor: StoredCursor) -> None:
         """Write a group's cursor in place of the damaged one, whose bytes are kept aside."""
-        self._writes.replaced += self.store.damaged_cursors(queue, group)
+        self.set_aside(cursor_key(queue, group))
         self.keep(queue, group, cursor)
+
+    def set_aside(self, written: bytes) -> None:
+        """Take the damaged cursor that was written at a key away; its bytes are kept aside."""
+        self._writes.replaced += self.store.damaged_cursors(written)
+        self._due = True
 
     def lose(self, queue: int, group: str) -> None:
         """Delete a group's cursor."""
