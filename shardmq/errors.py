@@ -250,6 +250,12 @@ class RowDamaged(StoreDamaged):
         self.queue = queue
 
 
+class StoreUnreadable(ShardmqError):
+    """A process met damage at its work that is no queue's; it ends, and its next start says what is damaged."""
+
+    code = ReplyCode.RESOURCE_ERROR
+
+
 class ReplicationRefused(ShardmqError):
     """What one replica sent to another cannot be taken; replication/store/faults.py has the kinds."""
 

@@ -12,7 +12,7 @@ from shardmq.runtime.collection import exempt_startup
 from shardmq.runtime.signals import StopSignal
 from shardmq.shards.loop import ShardLoop
 from shardmq.shards.options import ShardOptions
-from shardmq.shards.storage.store import Store
+from shardmq.shards.storage.store import Store, meeting_damage
 
 __all__ = ["ShardOptions", "run"]
 
@@ -27,6 +27,7 @@ def run(options: ShardOptions) -> None:
 
     Raises:
         StoreRefused: the store is not this shard's to open.
+        StoreUnreadable: something is damaged that is no queue's.
     """
     if options.listen_replica:
         from shardmq.shards.replica_process import run_replica  # a broker on one host does without all of it
@@ -40,17 +41,23 @@ def run(options: ShardOptions) -> None:
     loop = ShardLoop(
         options.name, store, listener, options.memory_bytes, options.rss_bytes_max, options.disk_free_bytes_min
     )
-    poller, spinning = Poller([listener.socket]), Spinning()
+    poller = Poller([listener.socket])
     _log.info("ready at %s", options.listen)
     exempt_startup()
     notify.ready()
-    while not stop.asked:
-        has_come = poller.wait(loop.wait_seconds(), spinning.awake_until)
-        began = time.monotonic()
-        if loop.run_pass(has_come):
-            spinning.passed(began, time.monotonic(), loop.is_conversing)
+    with meeting_damage():
+        _carry_out_passes(loop, poller, stop)
     notify.stopping()
     loop.stop()
     listener.close()
     sockets.term()
     store.close()
+
+
+def _carry_out_passes(loop: ShardLoop, poller: Poller, stop: StopSignal) -> None:
+    spinning = Spinning()
+    while not stop.asked:
+        has_come = poller.wait(loop.wait_seconds(), spinning.awake_until)
+        began = time.monotonic()
+        if loop.run_pass(has_come):
+            spinning.passed(began, time.monotonic(), loop.is_conversing)

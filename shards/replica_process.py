@@ -19,7 +19,7 @@ from shardmq.runtime.signals import StopSignal
 from shardmq.shards.loop import ShardLoop
 from shardmq.shards.options import ShardOptions
 from shardmq.shards.storage.key_check import KeyCheck
-from shardmq.shards.storage.store import Store
+from shardmq.shards.storage.store import Store, meeting_damage
 from shardmq.storage.versions import REPLICAS_SINCE
 
 _log = logging.getLogger(__name__)
@@ -79,7 +79,8 @@ def _serve(
     exempt_startup()
     member.node.on_handing_over = lambda: loop.hand_over(member.refusal)
     try:
-        _carry_out_passes(member, loop, poller, stop)
+        with meeting_damage():
+            _carry_out_passes(member, loop, poller, stop)
         if member.has_heir:
             loop.hand_over(member.refusal)
         loop.stop()

@@ -130,6 +130,9 @@ class Searches:
             self.late.append(_Running(responder, message, hosted.queue))
         except RequestError as refusal:
             responder.refuse(refusal.code, refusal.text)
+        except RowDamaged as damage:  # no handler catches that of a search that has waited
+            self._state.take_out(damage)
+            self._state.refuse_missing(responder, message.queue)
         except Exception as fault:  # noqa: BLE001  filters are anybody's texts
             refuse_failed(responder, message, fault)
 
@@ -202,6 +205,7 @@ class _Running:
 
     Raises:
         RequestError: a filter cannot be read.
+        RowDamaged: a segment that had to be read is not what was written.
     """
 
     __slots__ = (

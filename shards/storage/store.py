@@ -3,7 +3,8 @@
 It writes what it is told and decides nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from struct import error as StructError
 from typing import Final, Self
@@ -11,7 +12,7 @@ from typing import Final, Self
 import msgspec
 from msgspec.structs import replace
 
-from shardmq.errors import RowDamaged
+from shardmq.errors import RowDamaged, StoreUnreadable
 from shardmq.message.record_batch import RecordBatch
 from shardmq.replication.store.note import refuse_replica
 from shardmq.runtime.clock import ClockNote
@@ -270,3 +271,20 @@ class Store:
     def close(self) -> None:
         """Bring everything into the databases and let go of the files."""
         self.engine.close()
+
+
+@contextmanager
+def meeting_damage() -> Iterator[None]:
+    """Have damage that is met at work, and is no queue's, end the process as any fault does: it is started again.
+
+    A start that is refused for damage is not tried again, and `shardmq up` ends with it.
+
+    Raises:
+        StoreUnreadable: such damage was met.
+    """
+    try:
+        yield
+    except RowDamaged as damage:
+        raise StoreUnreadable(
+            f"{damage.text}; this process ends, and its next start looks through the file"
+        ) from damage

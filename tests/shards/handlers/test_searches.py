@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shardmq.bus.messages.base import Answer, Call, Request
+from shardmq.bus.messages.base import Answer, Call, Refusal, Request
 from shardmq.bus.messages.reads import Found, Peek, Read, Search, Slices
 from shardmq.bus.messages.shard import Ack, Get, Got, Nack, Publish
 from shardmq.errors import HalfDone, ReplyCode
@@ -16,6 +16,7 @@ from shardmq.search.filters import SearchFilters
 from shardmq.shards.handlers.searches import RUNNING_MAX, WAITING_MAX
 from shardmq.topology.entities import Queue
 from tests.shards.clocked import Clocked
+from tests.shards.damaging import flip_body
 from tests.shards.driver import run_of
 
 QUEUES = (
@@ -145,3 +146,18 @@ def test_where_a_request_to_read_finds_a_change_half_done_the_shard_ends(
     shard.send(Publish((1,), run_of(20, 1)), Call(1, asked))
     with pytest.raises(HalfDone):
         shard.expect(Answer)
+
+
+def test_a_search_that_waited_and_meets_damage_is_refused_and_ends_nothing_else(shard: Clocked) -> None:
+    shard.take_in(run_of(0, 50))
+    early, late = run_of(0, 10), run_of(10, 10)
+    late.timestamp_ms = early.timestamp_ms + 10
+    shard.take_in(early, late, queue=3)  # in one segment: when the messages in it came is read
+    shard.restart()
+    flip_body(shard.store, 3)
+    since = SearchFilters(since_ms=early.timestamp_ms + 5)
+    shard.send(*[Call(request, Search(1, 0, 1, SEVENS)) for request in range(1, RUNNING_MAX + 1)])
+    shard.send(Call(77, Search(3, 0, 1, since)))
+    assert "queue 'log' in vhost '/' is out of service" in shard.expect(Refusal).text
+    assert [shard.expect(Answer).result[0][0][0] for _ in range(RUNNING_MAX)] == [7] * RUNNING_MAX
+    assert found(shard, SEVENS) == list(range(7, 50, 10))

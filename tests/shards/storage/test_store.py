@@ -6,11 +6,12 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from shardmq.errors import StoreRefused
+from shardmq.errors import StartupRefused, StoreRefused, StoreUnreadable
 from shardmq.message.record import pack_many
 from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.segments.segment import Segment
-from shardmq.shards.storage.store import Store
+from shardmq.shards.storage.schema import SEGMENTS, segment_key
+from shardmq.shards.storage.store import Store, meeting_damage
 from shardmq.shards.storage.write_batch import WriteBatch
 from shardmq.storage.pages.page_check import free_pages
 from shardmq.topology.entities import Queue as Declared
@@ -181,4 +182,15 @@ def test_messages_of_an_unknown_queue_are_that_queues_damage_alone(folder: Path)
     (damage,) = store.load().damaged
     assert (damage.queue, damage.database) == (1, "index")
     assert "messages of queue 1" in damage.text
+    store.close()
+
+
+def test_damage_that_is_met_at_work_ends_the_process_and_is_no_refused_start(folder: Path) -> None:
+    store = Store.open(folder)
+    (segment, _) = store.load().segments
+    store.engine.apply([(SEGMENTS, segment_key(segment), b"these are no messages")])
+    said = re.escape(f"{store.file} is damaged in database 'segments'")
+    with pytest.raises(StoreUnreadable, match=said) as met, meeting_damage():
+        store.read(segment)
+    assert not isinstance(met.value, StartupRefused), "which `shardmq up` does not try again"
     store.close()
