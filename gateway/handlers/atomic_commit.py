@@ -20,8 +20,7 @@ behind, except where its error says that the outcome is not certain: a shard wen
 coordinator with the decision. Even then it was whole or not at all.
 
 What a full queue refuses (x-overflow reject-publish) refuses the commit, where it publishes to one shard. Of what is
-published to several, such a queue takes what it has room for, and the rest when it has, as in all transactions of the
-broker.
+published to several, such a queue takes all, beyond its limit, as in all transactions of the broker.
 """
 
 import secrets
