@@ -20,6 +20,7 @@ from shardmq.cmd.run.broker import Broker
 from shardmq.protocol.native.operations.basic import BasicPublish
 from shardmq.protocol.native.operations.connection import ConnectionBlocked
 from tests.client.peers import Conversation, Script
+from tests.e2e.traffic import until
 
 StartBroker = Callable[..., Broker]
 Peer = Callable[[Script], str]
@@ -172,10 +173,13 @@ def test_what_nobody_has_asked_for_is_heard_after_a_thread_has_read_its_answer(p
 
 
 def test_a_signal_in_the_thread_that_reads_its_answer_costs_no_connection(peer: Peer) -> None:
+    connections: list[shardmq.Connection] = []
+
     def script(talk: Conversation) -> None:
         talk.open()
         talk.confirm(talk.next(BasicPublish))
         late = talk.next(BasicPublish)
+        until(lambda: connections[0]._transport._waiting, "all is said, and the answer is waited for")
         os.kill(os.getpid(), signal.SIGUSR1)
         talk.confirm(talk.next(BasicPublish))
         talk.confirm(late)
@@ -189,6 +193,7 @@ def test_a_signal_in_the_thread_that_reads_its_answer_costs_no_connection(peer: 
     before = signal.signal(signal.SIGUSR1, interrupt)
     try:
         with shardmq.connect(peer(script), recovery=None) as connection:
+            connections.append(connection)
             channel = connection.channel()
             channel.basic_publish("", "q", b"1")
             with pytest.raises(Interrupted):
