@@ -6,6 +6,7 @@ from shardmq.shards.check.closed_store import ClosedStore
 from shardmq.shards.check.queues import Look, Registry, look_at_marks, look_at_queues
 from shardmq.shards.check.rows import (
     look_at_cursors,
+    look_at_lost_notes,
     look_at_notes,
     look_at_producers,
     look_at_replica,
@@ -30,6 +31,7 @@ _LOOKS = (
     look_at_staged,
     look_at_unreferred,
     look_at_notes,
+    look_at_lost_notes,
     look_at_replica,
 )
 """In this order: each knows what those before have found."""

@@ -10,6 +10,7 @@ from shardmq.shards.storage.schema import (
     APPLIED,
     BODIES_APART,
     DATABASES,
+    FORGOTTEN,
     FORMAT,
     NUMBER,
     REPLICA,
@@ -20,8 +21,9 @@ from shardmq.shards.storage.schema import (
 )
 from shardmq.storage.checksums import CHECKSUM_BYTES, is_row, row_content, row_seed, was_row
 from shardmq.storage.engine import Bytes, Edit
+from shardmq.storage.redo.edits import LoggedEdit
 from shardmq.storage.repair.closed_file import ClosedFile
-from shardmq.storage.repair.closed_log import ClosedLog
+from shardmq.storage.repair.closed_log import ClosedLog, log_without_note
 from shardmq.storage.repair.repair import write_edits
 from shardmq.storage.versions import CHECKSUMS_SINCE, VERSION
 
@@ -86,10 +88,21 @@ class ClosedStore:
     def _read_log(self, folder: Path) -> ClosedLog:
         found = self.row(STATE, APPLIED)
         if found is None:
-            return self.log
+            return log_without_note(folder, len(DATABASES), self._is_in) if self.entries() else self.log
         if found[1] is None:
             raise StoreDamaged(self.file, "the number of the last commit in it is not what was written", "state")
         return ClosedLog(folder, number_of(found[1]), len(DATABASES))
+
+    def _is_in(self, edit: LoggedEdit) -> bool:
+        """Whether an edit of the log is in the file, but for what is lost of `state`, and what a start forgets."""
+        number, key, value = edit
+        stored = self._closed.get(number, key)
+        if number in FORGOTTEN or (number == STATE and stored is None):
+            return True
+        if stored is None or value is None:
+            return stored is value
+        logged = row_of(number, key, value, self.version, is_logged=True)
+        return logged is not None and logged == row_of(number, key, stored, self.version)
 
 
 def row_of(number: int, key: bytes, value: bytes, version: int, is_logged: bool = False) -> bytes | None:

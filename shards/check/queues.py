@@ -13,6 +13,7 @@ import msgspec
 from shardmq.ranges import RangeSet
 from shardmq.shards.check.closed_store import ClosedStore
 from shardmq.shards.queues.delivery import SUBQUEUE_BITS
+from shardmq.shards.storage.identity import StoreIdentity
 from shardmq.shards.storage.schema import DATABASES, DROPPED, MARKS, NUMBER, PLACE, QUEUES, number_of
 from shardmq.storage.repair.findings import NO_REPAIR, Finding, Ranges, Repair, numbers_text
 from shardmq.topology.entities import Queue as Declared
@@ -35,6 +36,7 @@ class Registry:
         decisions: attempts that count, of transactions it may still have to carry out.
         undecided: numbers of transactions.
         next_transaction: number of the next new one; None where that is not known.
+        identity: of the store that serves as the shard; None where that is not known.
     """
 
     queues: Mapping[int, Declared] = field(default_factory=dict)
@@ -42,6 +44,7 @@ class Registry:
     decisions: Mapping[int, list[int]] = field(default_factory=dict)
     undecided: frozenset[int] = frozenset()
     next_transaction: int | None = None
+    identity: StoreIdentity | None = None
 
 
 class Look:

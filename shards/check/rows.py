@@ -20,6 +20,7 @@ from shardmq.shards.storage.schema import (
     CURSORS,
     DAMAGED,
     ENDED,
+    IDENTITY,
     NUMBER,
     PLACE,
     PRODUCERS,
@@ -176,15 +177,43 @@ def look_at_notes(look: Look) -> Iterator[Finding]:
                 repair=Repair("takes them from the coordinator's store" if edits else "", edits=edits),
             )
         elif key == BODIES_NOTED and (content is None or len(content) != NUMBER.size):
-            noted = NUMBER.pack(max(look.bodies, default=0) + NOTE_LOST_LEAP)
-            yield look.found(
-                STATE,
-                key,
-                "the last number of a shared body is not what was written",
-                repair=Repair("goes on far behind those that are there", edits=((STATE, key, noted),)),
-            )
+            yield _without_last_body(look, "the last number of a shared body is not what was written")
         elif key not in (CLOCK, ENDED, APPLIED) and content is None:
             yield look.found(STATE, key, "the row is not what was written")
+
+
+def look_at_lost_notes(look: Look) -> Iterator[Finding]:
+    """Look for notes of the shard as a whole that are not there any more: their page was damaged, and left out."""
+    store = look.store
+    is_lost = store.log.is_unnoted
+    if is_lost:
+        yield look.found(
+            STATE,
+            APPLIED,
+            "the note of which commits of the redo log are in it is lost",
+            repair=Repair("notes that all are, as they are", edits=((STATE, APPLIED, NUMBER.pack(store.log.last)),)),
+        )
+    identity = look.registry.identity if look.registry is not None else None
+    if identity is not None and store.row(STATE, IDENTITY) is None:
+        is_lost = True
+        yield look.found(
+            STATE,
+            IDENTITY,
+            "the note of whose the store is, is lost",
+            repair=Repair("takes it from the coordinator's store", edits=((STATE, IDENTITY, _encode(identity)),)),
+        )
+    if is_lost and look.bodies and store.row(STATE, BODIES_NOTED) is None:
+        yield _without_last_body(look, "the last number of a shared body is lost")
+    edits = _ended(look)
+    if is_lost and edits and store.row(STATE, ENDED) is None:
+        what = "the numbers of decided transactions are lost"
+        yield look.found(STATE, ENDED, what, repair=Repair("takes them from the coordinator's store", edits=edits))
+
+
+def _without_last_body(look: Look, what: str) -> Finding:
+    noted = NUMBER.pack(max(look.bodies, default=0) + NOTE_LOST_LEAP)
+    repair = Repair("goes on far behind those that are there", edits=((STATE, BODIES_NOTED, noted),))
+    return look.found(STATE, BODIES_NOTED, what, repair=repair)
 
 
 def look_at_replica(look: Look) -> Iterator[Finding]:

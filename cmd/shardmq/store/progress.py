@@ -170,14 +170,21 @@ def _take_from_shards(looked: Looked, queues: "dict[bytes, Queue]") -> None:
 def _registry(name: str, known: "Known") -> "Registry":
     """The coordinator's knowledge of a shard."""
     from shardmq.shards.check.queues import Registry
+    from shardmq.shards.storage.identity import StoreIdentity
 
     number = int(name.removeprefix("shard-"))
+    queues = {queue.id: queue for queue in known.queues if queue.shard == number}
+    member = known.members.get(number)
+    identity: StoreIdentity | None = None
+    if known.broker and member is not None and member.store:
+        identity = StoreIdentity(member.store, number, known.broker, member.told, max(queues, default=0))
     return Registry(
-        {queue.id: queue for queue in known.queues if queue.shard == number},
+        queues,
         frozenset(known.deleted),
         known.decisions,
         frozenset(known.undecided),
         known.next_transaction,
+        identity,
     )
 
 

@@ -68,9 +68,11 @@ def repair(*, folder: Path, is_applied: bool, yes: bool, as_json: bool) -> int:
             }
         )
     elif after is not None:
-        click.echo(f"Repaired. The original is in {aside}; delete it when you miss nothing.")
-        if left:
-            click.echo("Still damaged:")
+        if not left:
+            click.echo(f"Repaired. The original is in {aside}; delete it when you miss nothing.")
+        else:
+            click.echo("Not all of it can be repaired; restore a copy (`shardmq restore`).")
+            click.echo(f"The original is in {aside}. Still damaged:")
             print_findings(left)
     elif damage and not changed:
         click.echo("Nothing was changed: no repair is known for this damage; restore a copy (`shardmq restore`).")

@@ -8,18 +8,23 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace as replace_fields
 
+from shardmq.coordinator.rules.shard_identity import Member
 from shardmq.coordinator.storage.schema import (
     APPLIED,
+    BROKER,
     DATABASES,
     DECODERS,
     DURABLE,
     FORMAT,
+    GENERATION,
+    MEMBERS,
     NEXT_QUEUE,
     NEXT_TRANSACTION,
     NUMBER,
     NUMBERS,
     REPLICA,
     SEEDS,
+    decode_members,
     encode,
     name_key,
     number_of,
@@ -29,8 +34,9 @@ from shardmq.errors import StoreDamaged
 from shardmq.replication.store.touched_keys import is_replica_row
 from shardmq.storage.checksums import row_content
 from shardmq.storage.engine import Bytes, Edit
+from shardmq.storage.redo.edits import LoggedEdit
 from shardmq.storage.repair.closed_file import ClosedFile
-from shardmq.storage.repair.closed_log import ClosedLog
+from shardmq.storage.repair.closed_log import ClosedLog, log_without_note
 from shardmq.storage.repair.findings import Finding
 from shardmq.storage.repair.repair import write_edits
 from shardmq.storage.versions import CHECKSUMS_SINCE
@@ -60,6 +66,8 @@ class Known:
         decisions: attempts that count, by transaction.
         undecided: numbers of transactions.
         next_transaction: number of the next one.
+        broker: its id; "" where that is not known.
+        members: the stores that serve as shards, by number.
     """
 
     queues: list[Queue] = field(default_factory=list)
@@ -67,6 +75,8 @@ class Known:
     decisions: dict[int, list[int]] = field(default_factory=dict)
     undecided: set[int] = field(default_factory=set)
     next_transaction: int | None = None
+    broker: str = ""
+    members: dict[int, Member] = field(default_factory=dict)
 
 
 class ClosedCoordinatorStore:
@@ -114,6 +124,8 @@ class ClosedCoordinatorStore:
                 seen()
                 if content is None or not self._read(name, key, content):
                     yield self._damaged(name, key)
+        if self.log.is_unnoted:
+            yield from self._lost_notes()
 
     def keys(self, number: int) -> list[bytes]:
         """Return the keys of a database, as the next start would find them."""
@@ -132,10 +144,21 @@ class ClosedCoordinatorStore:
 
     def _read_log(self, folder: Path) -> ClosedLog:
         value = self._closed.get(_STATE, APPLIED)
-        applied = None if value is None else self._content(_STATE, APPLIED, value)
-        if value is not None and applied is None:
+        if value is None:
+            empty = ClosedLog(folder, None, len(DATABASES))
+            return log_without_note(folder, len(DATABASES), self._is_in) if self.entries() else empty
+        applied = self._content(_STATE, APPLIED, value)
+        if applied is None:
             raise StoreDamaged(self.file, "the number of the last commit in it is not what was written", "state")
-        return ClosedLog(folder, None if applied is None else number_of(applied), len(DATABASES))
+        return ClosedLog(folder, number_of(applied), len(DATABASES))
+
+    def _is_in(self, edit: LoggedEdit) -> bool:
+        """Whether an edit of the log is in the file, but for what is lost of `state`."""
+        number, key, value = edit
+        stored = self._closed.get(number, key)
+        if number == _STATE and stored is None:
+            return True
+        return stored is value if stored is None or value is None else value == self._content(number, key, stored)
 
     def _read(self, database: bytes, key: bytes, content: bytes) -> bool:
         """Whether a row can be decoded; its content is noted then."""
@@ -160,6 +183,34 @@ class ClosedCoordinatorStore:
             known.undecided.add(found.number)
         elif database == b"state" and key == NEXT_TRANSACTION:
             known.next_transaction = number_of(found)
+        elif database == b"state" and key == BROKER:
+            known.broker = found.decode()
+        elif database == b"state" and key == MEMBERS:
+            known.members = decode_members(found)
+
+    def _lost_notes(self) -> Iterator[Finding]:
+        """Yield the notes that are not there any more: their page was damaged, and left out."""
+        there = self.keys(_STATE)
+        lost = [key for key in (BROKER, GENERATION, MEMBERS) if key not in there]
+        for key in lost:
+            yield self._finding(key, f"the note '{key.decode()}' is lost; `shardmq store adopt` goes on without it")
+        what = "the note of which commits of the redo log are in it is lost"
+        if lost:
+            yield self._finding(APPLIED, what)
+        else:
+            edits: tuple[Edit, ...] = ((_STATE, APPLIED, NUMBER.pack(self.log.last)),)
+            yield self._finding(APPLIED, what, "notes that all are, as they are", edits)
+
+    def _finding(self, key: bytes, what: str, mend: str = "", edits: tuple[Edit, ...] = ()) -> Finding:
+        return Finding(
+            store="coordinator",
+            file=str(self.file),
+            database="state",
+            key=key.hex(),
+            what=what,
+            mend=mend,
+            edits=edits,
+        )
 
     def _damaged(self, database: bytes, key: bytes) -> Finding:
         number = DATABASES.index(database)

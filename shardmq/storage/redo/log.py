@@ -177,6 +177,17 @@ class RedoLog(StoredLog):
         os.close(self._descriptor)
 
 
+def first_number(file: Path) -> int | None:
+    """Return the number of the entry that a log begins with; None where there is none that can be read.
+
+    Raises:
+        StoreRefused: the file is missing, cut short, damaged, or none of ours.
+    """
+    with _checked(file) as content:
+        entry = Content(content, _salt(file, content)[1]).entry(_START)
+    return None if entry is None else entry.number
+
+
 def _for_appending(file: Path) -> int:
     return os.open(file, os.O_WRONLY | os.O_DSYNC | os.O_CLOEXEC)
 
