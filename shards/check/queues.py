@@ -13,9 +13,12 @@ import msgspec
 from shardmq.ranges import RangeSet
 from shardmq.shards.check.closed_store import ClosedStore
 from shardmq.shards.queues.delivery import SUBQUEUE_BITS
+from shardmq.shards.segments.segment import Segment
 from shardmq.shards.storage.identity import StoreIdentity
 from shardmq.shards.storage.schema import DATABASES, DROPPED, MARKS, NUMBER, PLACE, QUEUES, number_of
+from shardmq.storage.engine import Edit
 from shardmq.storage.repair.findings import NO_REPAIR, Finding, Ranges, Repair, numbers_text
+from shardmq.topology.arguments import is_stream
 from shardmq.topology.entities import Queue as Declared
 
 MARK_LOST_LEAP: Final = 1 << 44
@@ -87,6 +90,16 @@ class Look:
     def is_known(self, queue: int) -> bool:
         """Whether something may be stored of a queue."""
         return queue in self.queues or queue in self.dropped
+
+    def kept_end(self, entry: Segment) -> tuple[Edit, ...]:
+        """The edit by which a stream goes on behind a segment that is lost: its groups have read those offsets."""
+        declared = self.declared(entry.queue)
+        if declared is None or not is_stream(declared.arguments):
+            return ()
+        key = NUMBER.pack(entry.queue)
+        _, mark = self.store.row(MARKS, key) or (key, None)  # of an earlier repair
+        end = max(entry.end, number_of(mark)) if mark is not None else entry.end
+        return ((MARKS, key, NUMBER.pack(end)),)
 
     def found(
         self,

@@ -91,7 +91,9 @@ def _judged(
             key,
             what,
             queue=queue,
-            repair=Repair(lost(entry.live, numbers), edits=both, messages=entry.live, numbers=numbers),
+            repair=Repair(
+                lost(entry.live, numbers), edits=both + look.kept_end(entry), messages=entry.live, numbers=numbers
+            ),
         )
     if entry is not None and _agree(entry, batches) and not _lacks_times(look, entry):
         return without_bodies(look, entry, batches)

@@ -95,7 +95,12 @@ def without_bodies(look: Look, entry: Segment, batches: list[NumberedBatch]) -> 
         key,
         "a shared body of these messages is damaged or not there",
         queue=entry.queue,
-        repair=Repair(lost(messages, numbers), edits=_kept(key, entry, kept, gone), messages=messages, numbers=numbers),
+        repair=Repair(
+            lost(messages, numbers),
+            edits=_kept(key, entry, kept, gone) + look.kept_end(entry),
+            messages=messages,
+            numbers=numbers,
+        ),
     )
 
 

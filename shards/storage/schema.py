@@ -2,7 +2,8 @@
 
     queues      queue id u64              msgpack Queue
     dropped     queue id u64              empty; its segments are being deleted
-    marks       queue id u64 | subqueue u64     u64, see ReadyMessages; the subqueue is left out where it is 0
+    marks       queue id u64 | subqueue u64     u64, see ReadyMessages; the subqueue is left out where it is 0; of a
+                stream, where a repair has lost messages: the offset that the next one has at least
     index       queue u64 | first u64     end u64 | count u32 | flags and bytes u32 | the rest (see `extent_of`)
     segments    queue u64 | first u64     body: msgpack [[first, RecordBatch], ...]; in the place of records, a batch
                 with the flag BY_REFERENCE has: shared body u64 | begin u32 | bytes u32

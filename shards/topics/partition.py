@@ -66,6 +66,7 @@ class Partition(KeptMessages):
     __slots__ = (
         "_clock",
         "_durable",
+        "_is_marked",
         "_last_ms",
         "_retention",
         "arguments",
@@ -98,6 +99,8 @@ class Partition(KeptMessages):
         self._clock = clock
         for segment in stored.segments:
             self._adopt(segment)
+        self._is_marked = bool(stored.marks)  # a repair has lost the newest messages: their offsets are not given again
+        self._go_on_at(stored.marks.get(0, 0))
         self._last_ms = self._segments[-1].last_ms if self.index.segments else 0
 
     def configure(self, declared: Declared) -> None:
@@ -107,17 +110,23 @@ class Partition(KeptMessages):
         self._retention = Retention(self.arguments)
 
     def _adopt(self, segment: Segment) -> None:
-        missing = list(segment.gone or ())
-        if self.index.segments and self.next < segment.first:
-            missing.append((self.next, segment.first))
-        if missing:
-            self.missing = self.missing or RangeSet()
-            self.missing.unite(sorted(missing))
+        self._go_on_at(segment.first)
+        for start, end in segment.gone or ():
+            self._miss(start, end)
         self.index.append(segment)
         self.young += 1
         self.total += segment.count
         self.bytes += segment.bytes
         self.next = max(self.next, segment.end)
+
+    def _go_on_at(self, offset: int) -> None:
+        if self.index.segments and self.next < offset:
+            self._miss(self.next, offset)
+        self.next = max(self.next, offset)
+
+    def _miss(self, start: int, end: int) -> None:
+        self.missing = self.missing or RangeSet()
+        self.missing.add(start, end)
 
     @property
     def _segments(self) -> Sequence[TimedSegment]:
@@ -193,10 +202,7 @@ class Partition(KeptMessages):
 
     def present(self, start: int, end: int) -> Ranges:
         """Return the offsets [start, end) as ranges in order, without those that are missing or not given yet."""
-        end = min(end, self.next)
-        if self.missing is not None:
-            return self.missing.gaps(start, end)
-        return [(start, end)] if start < end else []
+        return (self.missing or RangeSet()).gaps(start, min(end, self.next))
 
     def run(self, start: int, end: int) -> tuple[int, int]:
         """Return the first messages in a row of [start, end): (first, end), which are the same where there is none."""
@@ -352,6 +358,8 @@ class Partition(KeptMessages):
         """Delete the partition; return its segments, which are to be ended."""
         self._open = None
         self._buffer.compactable.pop(self, None)
+        if self._is_marked:
+            self._buffer.unmark(self.id, 0)
         return self.index.segments
 
     @property

@@ -9,7 +9,7 @@ import pytest
 from shardmq.bus.messages.base import Call
 from shardmq.bus.messages.groups import GroupReading, InspectPartition, PartitionState
 from shardmq.bus.messages.reads import Peek, Pull, Search
-from shardmq.bus.messages.shard import Ack, Cancel, Consume, Delivered, Nack, Publish, Release
+from shardmq.bus.messages.shard import Ack, Cancel, Consume, Delivered, DropQueue, Nack, Publish, Release
 from shardmq.bus.messages.streams import Reading
 from shardmq.limits import DELIVERY_WINDOW_BYTES
 from shardmq.message.record import pack_many, unpack
@@ -25,7 +25,7 @@ from shardmq.shards.storage.store import Store
 from shardmq.storage.repair.findings import Finding
 from shardmq.topology.entities import Queue
 from tests.shards.clocked import Clocked
-from tests.shards.damaging import flip, flip_body
+from tests.shards.damaging import flip, flip_body, rows
 from tests.shards.driver import numbers
 
 QUEUES = (Queue("/", "log", 1, 0, arguments={"x-queue-type": "stream"}), Queue("/", "q", 2, 0))
@@ -180,7 +180,7 @@ def is_merged(shard: Clocked) -> bool:
     return bool(shard.table()["segments"] < BATCHES // 2)
 
 
-@pytest.mark.parametrize("lost", [(0,), (1,), (7, 8, 20), (0, 1, 3, 38)])
+@pytest.mark.parametrize("lost", [(0,), (1,), (7, 8, 20), (0, 1, 3, 38, 39)])
 def test_segments_that_were_lost_are_passed_over_also_when_the_others_are_merged(
     tmp_path: Path, lost: tuple[int, ...]
 ) -> None:
@@ -194,7 +194,7 @@ def test_segments_that_were_lost_are_passed_over_also_when_the_others_are_merged
     shard.restart()
     everybody_gets(shard, without(*lost), "again")
     shard.take_in(padded(10 * BATCHES))
-    assert pulled(shard, 10 * BATCHES - 1) == list(range(10 * BATCHES - 1, 10 * BATCHES + 10))
+    assert pulled(shard, 10 * BATCHES) == list(range(10 * BATCHES, 10 * BATCHES + 10))
     shard.close()
 
 
@@ -207,6 +207,26 @@ def test_shared_bodies_that_were_lost_leave_the_others_of_their_segments(tmp_pat
     assert shard.bodies(queue=2) == without(*lost)
     shard.restart()
     everybody_gets(shard, without(*lost), "again")
+    shard.close()
+
+
+@pytest.mark.parametrize("damage", [lose_segments(380, 390), lose_segments(*range(0, 400, 10)), lose_bodies(38, 39)])
+def test_the_offsets_of_the_newest_messages_are_not_given_again(
+    tmp_path: Path, damage: Callable[[Store], None]
+) -> None:
+    shard = filled(tmp_path, at_once=1)
+    group = GroupReading("g", False, 1, "m", FIRST)
+    assert read_alike(shard, 10 * BATCHES, (group, 0)) == [sorted(ALL)]
+    repaired(shard, damage)
+    repaired(shard, lambda _: None)
+    shard.ask(reading(5, group, 0))
+    shard.take_in(padded(10 * BATCHES))
+    assert read_by(shard, 10, 5) == [list(range(10 * BATCHES, 10 * BATCHES + 10))], "the group has read all before"
+    shard.restart()
+    everybody_gets(shard, [*pulled(shard, 0)[:-10], *range(10 * BATCHES, 10 * BATCHES + 10)], "more")
+    assert shard.do(DropQueue, 1)
+    shard.tell()
+    assert not rows(shard.store, "marks", 1)
     shard.close()
 
 
