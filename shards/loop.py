@@ -14,8 +14,8 @@ from typing import Any, Final
 from shardmq.bus.link import LinkLost, LinkOpened
 from shardmq.bus.listener import Listener, Peer, Responder
 from shardmq.bus.messages.base import Call
-from shardmq.bus.messages.shard import Alarm, Publish, PublishRefusal, ShardRequest, ToShard
-from shardmq.errors import ReplyCode, RowDamaged
+from shardmq.bus.messages.shard import Alarm, ShardRequest, ToShard
+from shardmq.errors import RowDamaged
 from shardmq.runtime.clock import SteadyClock
 from shardmq.runtime.memory import memory_default
 from shardmq.runtime.notify import Heartbeat
@@ -232,22 +232,11 @@ class ShardLoop:
             try:
                 handlers[type(message)](peer, message)
             except RowDamaged as damage:
-                self._refuse_damaged(peer, message, damage)
+                self._state.refuse_damaged(peer, message, damage)
 
     def shut(self, reason: str) -> None:
         """Refuse publishes in the next pass, for a reason; "" takes them in again."""
         self._state.shut_for(reason)
-
-    def _refuse_damaged(self, peer: Peer, message: Any, damage: RowDamaged) -> None:
-        """Carrying out a request met something damaged: take its queue out of service, and tell the peer that asked."""
-        state = self._state
-        state.take_out(damage)
-        assert damage.queue is not None
-        text = state.quarantine.text(damage.queue)
-        if isinstance(message, Publish):
-            peer.post(PublishRefusal(state.peers[peer].published, ReplyCode.RESOURCE_ERROR, text))
-        elif isinstance(message, Call):
-            Responder[Any](peer, message.request).refuse(ReplyCode.RESOURCE_ERROR, text)
 
     def _tick(self, now: float) -> None:
         self._tick_at = now + (TICK_SECONDS if self._is_stirred else TICK_AT_REST_SECONDS)

@@ -5,7 +5,8 @@ from functools import partial
 from typing import Any, Final
 
 from shardmq.bus.listener import Peer, Responder
-from shardmq.bus.messages.shard import Cancelled, Gateways, OutOfService, Unused
+from shardmq.bus.messages.base import Call
+from shardmq.bus.messages.shard import Cancelled, Gateways, OutOfService, Publish, PublishRefusal, Unused
 from shardmq.errors import HalfDone, NotFound, ReplyCode, RequestError, RowDamaged, ShardmqError, Unavailable
 from shardmq.runtime.clock import SteadyClock
 from shardmq.shards.consumers.consumer import Consumer
@@ -161,6 +162,16 @@ class ShardState:
         """Refuse a request for a queue that is not here, or is out of service."""
         error = self.missing(number)
         responder.refuse(error.code, error.text)
+
+    def refuse_damaged(self, peer: Peer, message: Any, damage: RowDamaged) -> None:
+        """Refuse a message that met something damaged of a queue, which is out of service from then on."""
+        self.take_out(damage)
+        assert damage.queue is not None
+        text = self.quarantine.text(damage.queue)
+        if isinstance(message, Publish):
+            peer.post(PublishRefusal(self.peers[peer].published, ReplyCode.RESOURCE_ERROR, text))
+        elif isinstance(message, Call):
+            Responder[Any](peer, message.request).refuse(ReplyCode.RESOURCE_ERROR, text)
 
     def no_room(self) -> str:
         """Return the text of refusals when there is no room for anything new."""

@@ -26,21 +26,17 @@ from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.entities import Queue
 from tests.shards.driver import Shard, consume, numbers, run_of
 
+DEAD_LETTERED = {"x-max-length": 3, "x-overflow": "reject-publish-dlx"}
+
 QUEUES = (
     Queue("/", "q", 1, 0),
     Queue("/", "other", 2, 0),
     Queue("/", "volatile", 3, 0, durable=False),
     Queue("/", "ranked", 4, 0, arguments={"x-max-priority": 5}),
     Queue("/", "full", 5, 0, arguments={"x-max-length": 3, "x-overflow": "reject-publish"}),
-    Queue(
-        "/",
-        "burying",
-        6,
-        0,
-        arguments={"x-max-length": 3, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "dlx"},
-    ),
+    Queue("/", "burying", 6, 0, arguments={**DEAD_LETTERED, "x-dead-letter-exchange": "dlx"}),
     Queue("/", "short", 7, 0, arguments={"x-max-length": 3}),
-    Queue("/", "no exchange", 9, 0, arguments={"x-max-length": 3, "x-overflow": "reject-publish-dlx"}),
+    Queue("/", "no exchange", 9, 0, arguments=DEAD_LETTERED),
     Queue("/", "hasty", 8, 0, arguments={"x-message-ttl": 2000, "x-dead-letter-exchange": "dlx"}),
 )
 
