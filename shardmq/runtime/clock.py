@@ -16,6 +16,9 @@ import msgspec
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _NS_PER_MS: Final = 1_000_000
 
+_MOMENT_BOOT_CHARS: Final = 8
+"""Each commit of a replica has a moment: a whole boot id would make it larger by 28 bytes."""
+
 STANDSTILL_SECONDS: Final = 1.5
 """A tick that comes later than this is late. They come ten times a second or so, and twice at least."""
 
@@ -32,6 +35,27 @@ class ClockNote(msgspec.Struct, frozen=True, array_like=True):
     boot: str
     boottime_ms: int
     steady_ms: int
+
+
+class Moment(msgspec.Struct, frozen=True, array_like=True):
+    """A moment of one run of the machine.
+
+    Attributes:
+        boot: which run: the beginning of the machine's boot id.
+        boottime: seconds since it began, suspension included.
+    """
+
+    boot: str
+    boottime: float
+
+    @classmethod
+    def now(cls) -> "Moment":
+        """Return this moment."""
+        return cls(_boot_id()[:_MOMENT_BOOT_CHARS], boottime())
+
+    def seconds_ago(self) -> float | None:
+        """Return how long ago it was; None where the machine was booted since, or it was on another one."""
+        return boottime() - self.boottime if _boot_id().startswith(self.boot) else None
 
 
 class SteadyClock:

@@ -6,7 +6,7 @@ from shardmq.replication.core.effects import Commit, Leading, ReadKeys, ReadRang
 from shardmq.replication.core.events import Durable, GroupRead, GroupSeen, Propose, RangeRead, Received, Tick
 from shardmq.replication.core.group import Group
 from shardmq.replication.core.messages import Beat, BeatAnswer, Handover, Hello, Join, Range, RangeAck, Refused
-from shardmq.replication.core.note import BEGINNING, Note, common_point
+from shardmq.replication.core.note import BEGINNING, Leads, Log, Note, common_point
 from shardmq.replication.core.replica import Replica
 from shardmq.replication.core.state import Stored
 from shardmq.replication.core.timing import REST_SHARE
@@ -40,7 +40,23 @@ def test_histories_part_where_their_terms_do(
     other_last: int,
     common: int | None,
 ) -> None:
-    assert common_point(one, one_last, other, other_last) == common
+    assert common_point(Log(one, one_last), Log(other, other_last)) == common
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "common"),
+    [
+        (((2, 70), (3, 77)), ((2, 70), (3, 77)), 9),
+        (((2, 70), (3, 77)), ((2, 70), (3, 78)), 7),
+        (((2, 70), (3, 77)), ((2, 71), (3, 77)), 9),
+        (((2, 70), (3, 77)), ((2, 71), (3, 78)), 4),
+        (((2, 70), (3, 77)), (), 9),
+        (((3, 77),), ((2, 71), (3, 78)), 7),
+    ],
+)
+def test_histories_part_where_one_term_had_two_primaries(one: Leads, other: Leads, common: int) -> None:
+    history = ((1, 1), (2, 5), (3, 8))
+    assert common_point(Log(history, 9, one), Log(history, 9, other)) == common
 
 
 def test_a_set_is_never_empty() -> None:

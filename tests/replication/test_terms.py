@@ -5,10 +5,10 @@ Acknowledgements quote a stream, which followers draw anew with each promise: th
 
 import pytest
 
-from shardmq.replication.core.effects import Commit, Deposed, Leading, ReadKeys, Released, Send
+from shardmq.replication.core.effects import Commit, Deposed, EtcdBehind, Leading, ReadKeys, Released, Send, Swap
 from shardmq.replication.core.events import Durable, GroupRead, GroupSeen, KeysRead, Received, Tick
 from shardmq.replication.core.group import Group
-from shardmq.replication.core.messages import Ack, Beat, BeatAnswer, Handover, Hello, Message, Refused
+from shardmq.replication.core.messages import Ack, Beat, BeatAnswer, Handover, Hello, Message, Refused, Rejoin
 from shardmq.replication.core.note import Note
 from shardmq.replication.core.replica import Replica
 from shardmq.replication.core.state import Stored
@@ -125,3 +125,51 @@ def test_who_leads_is_not_sure_of_what_too_few_released() -> None:
     [promise] = [effect for effect in replica.step(100.1, few) if isinstance(effect, Commit)]
     replica.step(100.1, Durable(promise.serial))
     assert Leading(4, False) in replica.step(101.6, Tick())
+
+
+def test_who_promised_a_term_that_a_restored_etcd_has_forgotten_says_so_and_campaigns_for_a_later_one() -> None:
+    note = Note("one", promised=7, term=7, index=9, released=9, history=((3, 1), (7, 5)))
+    replica = Replica("b", Stored(note), 100.0, 1)
+    replica.step(100.0, Tick())
+    forgotten = Group("one", 3, "a", BOTH, BOTH)
+    assert EtcdBehind(3, 7) in replica.step(100.0, GroupRead(7, forgotten))
+    assert replica.step(102.0, Tick()) == [Swap(7, Group("one", 8, "b", ("b",), BOTH))]
+
+
+def test_who_holds_records_of_a_term_does_not_lead_it_again() -> None:
+    note = Note("one", promised=7, term=7, index=9, released=9, history=((3, 1), (7, 5)))
+    replica = Replica("b", Stored(note), 100.0, 1)
+    replica.step(100.0, Tick())
+    replica.step(100.0, GroupRead(7, Group("one", 6, "a", BOTH, BOTH)))
+    assert replica.step(100.1, GroupSeen(8, Group("one", 7, "b", BOTH, BOTH))) == []
+    assert not replica.leads
+    assert replica.step(102.0, Tick()) == [Swap(8, Group("one", 8, "b", BOTH, BOTH))]
+
+
+def led_clock(stored: Stored, hears: bool) -> float:
+    """The group's clock once replica b leads at 100.1, whose machine says that it is 5000."""
+    replica = Replica("b", stored, 100.0, 1, 4999.9)
+    replica.step(100.0, Tick())
+    replica.step(100.0, GroupRead(7, Group("one", 3, "a", BOTH, BOTH)))
+    if hears:
+        [hello] = [
+            effect
+            for effect in replica.step(100.0, Received("a", Beat(3, 55.0, 0, 0, 0.0)))
+            if isinstance(effect, Send)
+        ][1:]
+        assert isinstance(hello.message, Hello)
+        rejoin = Rejoin(3, hello.message.stream, 0, 0, 0, 0, 2000.0, (), (), ())
+        replica.step(100.0, Received("a", rejoin))
+    replica.step(100.1, ELECTED)
+    return replica.clock(100.1)
+
+
+@pytest.mark.parametrize(
+    ("is_old", "hears", "clock"),
+    [(False, False, 1000.1), (True, False, 5000.0), (True, True, 2000.1), (False, True, 2000.1)],
+)
+def test_a_machines_clock_is_asked_where_it_was_booted_and_nobody_told_the_groups(
+    is_old: bool, hears: bool, clock: float
+) -> None:
+    stored = Stored(Note("one", promised=3), (), 1000.0, is_old)
+    assert led_clock(stored, hears) == pytest.approx(clock)

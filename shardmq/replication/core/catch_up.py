@@ -9,10 +9,12 @@ Values are as of a place in the stream. A read is answered later, so the followe
 
 from collections.abc import Iterable
 
+import msgspec
+
 from shardmq.replication.core.effects import ReadKeys, ReadRange, Send
 from shardmq.replication.core.events import KeysRead, RangeRead, ReadFailed
 from shardmq.replication.core.messages import Hello, Join, Message, Range, RangeAck, Record, Rejoin
-from shardmq.replication.core.note import BEGINNING, Key, common_point
+from shardmq.replication.core.note import BEGINNING, Key, Log, common_point
 from shardmq.replication.core.state import ReplicaState
 from shardmq.replication.core.timing import RANGE_BYTES, REST_SECONDS_MAX, REST_SHARE
 
@@ -103,8 +105,8 @@ class CatchUp:
         peer.stream = stream
         peer.cursor = BEGINNING
         peer.copied = 0
-        join = Join(term, stream, state.incarnation, state.index, state.term, state.clock(), state.history)
-        state.send(peer.name, join)
+        joined = state.incarnation, state.index, state.term, state.clock(), state.history, state.leads
+        state.send(peer.name, Join(term, stream, *joined))
         self._read_range(peer)
 
     def _common(self, hello: Hello) -> int | None:
@@ -112,7 +114,7 @@ class CatchUp:
         state = self._state
         if hello.incarnation != state.incarnation or hello.copied == BEGINNING:
             return None
-        common = common_point(state.history, state.index, hello.history, hello.index)
+        common = common_point(state.log, Log(hello.history, hello.index, hello.leads))
         if common is None or common < state.touched.floor or common < hello.released:
             return None
         return common
@@ -140,6 +142,7 @@ class CatchUp:
             state.history,
             (),
             state.touched.above(common),
+            state.leads,
         )
         request = self._begin_read(peer)
         state.effects.append(ReadKeys(request, tuple(sorted(keys))))
@@ -162,21 +165,7 @@ class CatchUp:
         if peer is None or peer.rejoin is None:
             return
         rejoin, peer.rejoin = peer.rejoin, None
-        self._send_behind_read(
-            peer,
-            Rejoin(
-                rejoin.term,
-                rejoin.stream,
-                rejoin.common,
-                rejoin.index,
-                rejoin.last_term,
-                rejoin.released,
-                rejoin.clock,
-                rejoin.history,
-                event.edits,
-                rejoin.touched,
-            ),
-        )
+        self._send_behind_read(peer, msgspec.structs.replace(rejoin, edits=event.edits))
         if peer.cursor is not None:
             self._read_range(peer)
 

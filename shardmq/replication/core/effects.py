@@ -141,6 +141,18 @@ class CommandRefused(msgspec.Struct, frozen=True):
     reason: str
 
 
+class EtcdBehind(msgspec.Struct, frozen=True):
+    """The group's key is older than what the replica was told before: etcd was restored from a snapshot.
+
+    Attributes:
+        term: that etcd knows.
+        promised: that this replica has on disk.
+    """
+
+    term: int
+    promised: int
+
+
 Effect = (
     Send
     | Commit
@@ -156,4 +168,5 @@ Effect = (
     | Transferred
     | UncleanElection
     | CommandRefused
+    | EtcdBehind
 )

@@ -143,6 +143,7 @@ class Follower:
                 state.history,
                 state.touched.above(state.released),
                 state.copied,
+                state.leads,
             ),
         )
 
@@ -159,12 +160,12 @@ class Follower:
         if not self.accepts(sender, record.term) or not self._may_read_stream(record) or not self._is_streaming:
             return
         state = self._state
-        if record.index != state.index + 1:
+        if record.index != state.index + 1 or record.term != state.term:
             self.leave_stream()  # the next beat finds no stream, and has it begun anew
             return
         state.hear_clock(record.clock)
         self._learn_released(record.released)
-        state.append(record.term, record.edits)
+        state.append(record.edits)
 
     def rejoin(self, sender: str, rejoin: Rejoin) -> None:
         """Replace what was written above the common point by what the primary has."""
@@ -172,7 +173,8 @@ class Follower:
             return
         state = self._state
         state.hear_clock(rejoin.clock)
-        state.index, state.term, state.history = rejoin.index, rejoin.last_term, rejoin.history
+        state.index, state.term = rejoin.index, rejoin.last_term
+        state.history, state.leads = rejoin.history, rejoin.leads
         state.released = max(state.released, min(rejoin.released, rejoin.index))
         state.touched.cut(rejoin.common)
         for row in rejoin.touched:
@@ -185,7 +187,8 @@ class Follower:
             return
         state = self._state
         state.hear_clock(join.clock)
-        state.index, state.term, state.history = join.index, join.last_term, join.history
+        state.index, state.term = join.index, join.last_term
+        state.history, state.leads = join.history, join.leads
         state.incarnation = join.incarnation
         state.copied = BEGINNING
         state.released = 0
@@ -269,7 +272,7 @@ class Follower:
         if group is None or self._register.is_busy or self._state.is_writing or self._state.is_full:
             return
         if self.may_campaign(group):
-            self._register.swap(group.elected(self._state.name))
+            self._register.swap(group.elected(self._state.name, self._state.promised))
 
     def may_campaign(self, group: Group) -> bool:
         """Whether the store holds all that was released."""

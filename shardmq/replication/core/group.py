@@ -22,10 +22,15 @@ class Group(msgspec.Struct, frozen=True):
     replicas: tuple[str, ...]
     min_in_sync: int = 1
 
-    def elected(self, name: str) -> "Group":
-        """Return the group after a campaign: the primary of before leaves the set, unless it is elected itself."""
+    def elected(self, name: str, promised: int = 0) -> "Group":
+        """Return the group after a campaign: the primary of before leaves the set, unless it is elected itself.
+
+        Args:
+            name: who campaigns.
+            promised: a term that it promised; higher than the group's own where etcd was restored from a snapshot.
+        """
         in_sync = tuple(member for member in self.in_sync if member == name or member != self.primary)
-        return msgspec.structs.replace(self, term=self.term + 1, primary=name, in_sync=in_sync)
+        return msgspec.structs.replace(self, term=max(self.term, promised) + 1, primary=name, in_sync=in_sync)
 
     def shrunk(self, name: str) -> "Group":
         """Return the group without a member of the in-sync set.
@@ -54,6 +59,7 @@ class Group(msgspec.Struct, frozen=True):
         """Return the group without a learner."""
         return msgspec.structs.replace(self, replicas=tuple(member for member in self.replicas if member != name))
 
-    def elected_unclean(self, name: str, incarnation: str) -> "Group":
-        """Return the group led by a replica that may lack what was released."""
-        return msgspec.structs.replace(self, incarnation=incarnation, term=self.term + 1, primary=name, in_sync=(name,))
+    def elected_unclean(self, name: str, incarnation: str, promised: int = 0) -> "Group":
+        """Return the group led by a replica that may lack what was released, and promised a term."""
+        term = max(self.term, promised) + 1
+        return msgspec.structs.replace(self, incarnation=incarnation, term=term, primary=name, in_sync=(name,))

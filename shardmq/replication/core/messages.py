@@ -14,7 +14,7 @@ that nothing that a process or a connection of before said is believed of the on
 """
 
 from shardmq.bus.messages.base import BusMessage
-from shardmq.replication.core.note import Edits, History, Key
+from shardmq.replication.core.note import Edits, History, Key, Leads
 
 Touched = tuple[int, tuple[Key, ...]]
 """Index of a record, and the keys it wrote or deleted."""
@@ -73,6 +73,7 @@ class Hello(BusMessage, frozen=True, tag=24):
     history: History
     touched: tuple[Touched, ...]
     copied: Key | None = None
+    leads: Leads = ()
 
 
 class Rejoin(BusMessage, frozen=True, tag=25):
@@ -95,6 +96,7 @@ class Rejoin(BusMessage, frozen=True, tag=25):
     history: History
     edits: Edits
     touched: tuple[Touched, ...]
+    leads: Leads = ()
 
 
 class Join(BusMessage, frozen=True, tag=26):
@@ -107,6 +109,7 @@ class Join(BusMessage, frozen=True, tag=26):
     last_term: int
     clock: float
     history: History
+    leads: Leads = ()
 
 
 class Range(BusMessage, frozen=True, tag=27):

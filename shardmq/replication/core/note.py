@@ -4,7 +4,7 @@ The note is part of every commit: what a store holds and what its note says neve
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
@@ -24,6 +24,10 @@ BEGINNING: Final[Key] = (0, b"")
 History = tuple[tuple[Number, Number], ...]
 """Terms and the first index of each, oldest first."""
 
+Leads = tuple[tuple[Number, Number], ...]
+"""Terms of a history, and the number that the primary of each drew when it began to lead. It is another one where etcd
+was restored from a snapshot, and a term is led a second time. Replicas of before there were numbers have none."""
+
 
 class Note(msgspec.Struct, array_like=True, frozen=True):
     """What a replica's store says about itself.
@@ -36,6 +40,7 @@ class Note(msgspec.Struct, array_like=True, frozen=True):
         released: index up to which records were released, as far as the replica knew.
         history: terms of the records, and where each began.
         copied: where a join is: rows before this key are there. None where the store is complete.
+        leads: the numbers that the terms' primaries drew.
     """
 
     incarnation: str
@@ -45,6 +50,7 @@ class Note(msgspec.Struct, array_like=True, frozen=True):
     released: Number = 0
     history: History = ()
     copied: Key | None = None
+    leads: Leads = ()
 
     @property
     def is_complete(self) -> bool:
@@ -52,21 +58,42 @@ class Note(msgspec.Struct, array_like=True, frozen=True):
         return self.copied is None
 
 
-def common_point(one: History, one_last: int, other: History, other_last: int) -> int | None:
+class Log(NamedTuple):
+    """The records that a replica holds, by their terms.
+
+    Attributes:
+        history: terms, and the first index of each.
+        last: index of the last record.
+        leads: the numbers that the terms' primaries drew, as far as they are known.
+    """
+
+    history: History
+    last: int
+    leads: Leads = ()
+
+
+def common_point(one: Log, other: Log) -> int | None:
     """Return the last index up to which two replicas hold the same records.
 
-    A term has one primary, so that a term and an index name one record and all before it. What was released is no
-    help here: a replica may know less of it than it holds (KIP-101).
+    A term has one primary, so that a term and an index name one record and all before it; where etcd was restored, and
+    had forgotten terms, it takes the primary's number as well. What was released is no help here: a replica may know
+    less of it than it holds (KIP-101).
 
     Returns:
         None where the histories have no term in common, and one of them no longer reaches back to the first record.
     """
-    spans = spans_of(one, one_last)
-    for term, (first, last) in reversed(spans_of(other, other_last).items()):
-        if term in spans and spans[term][0] == first:
+    spans, leads = spans_of(one.history, one.last), dict(one.leads)
+    drawn_by_other = dict(other.leads)
+    for term, (first, last) in reversed(spans_of(other.history, other.last).items()):
+        if term in spans and spans[term][0] == first and is_one_lead(leads.get(term), drawn_by_other.get(term)):
             return min(last, spans[term][1])
-    begins_at_first = all(not history or history[0][1] == 1 for history in (one, other))
+    begins_at_first = all(not history or history[0][1] == 1 for history in (one.history, other.history))
     return 0 if begins_at_first else None
+
+
+def is_one_lead(drawn: int | None, other: int | None) -> bool:
+    """Whether two replicas took the records of a term from one primary, by the numbers that they know of it."""
+    return drawn is None or other is None or drawn == other
 
 
 def spans_of(history: History, last: int) -> dict[int, tuple[int, int]]:

@@ -121,6 +121,7 @@ class Primary:
             self.is_active = True
             self.changes.released_at = state.now
             state.effects.append(Leading(self.term, self._is_sure))
+            state.begin_term(self.term)
             self._append(())
             self._beat()
             for sender, hello in self._early.items():
@@ -195,7 +196,7 @@ class Primary:
                     state.send(peer.name, record)
                 else:
                     peer.waiting.append(record)
-        state.append(self.term, edits)
+        state.append(edits)
 
     def hello(self, sender: str, hello: Hello) -> None:
         """Bring a follower up to date."""

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from shardmq.replication.core import events, messages
 from shardmq.replication.core.catch_up import Peer
-from shardmq.replication.core.effects import CommandRefused, Effect, Rejected, UncleanElection
+from shardmq.replication.core.effects import CommandRefused, Effect, EtcdBehind, Rejected, UncleanElection
 from shardmq.replication.core.follower import Follower
 from shardmq.replication.core.group import Group
 from shardmq.replication.core.primary import Primary
@@ -22,12 +22,11 @@ class Replica:
         stored: what its store says about itself.
         now: seconds on its clock, which goes on while the machine is suspended.
         first_stream: a number above all that processes of this replica have had before, as wall-clock nanoseconds.
-        wall: seconds since 1970, from which a new group's clock goes on.
+        wall: seconds since 1970, from which the clock of a new group goes on, or of one that was away as a whole.
     """
 
     def __init__(self, name: str, stored: Stored, now: float, first_stream: int, wall: float = 0.0) -> None:
-        self._wall_at = wall - now
-        self._state = ReplicaState(name, stored, now)
+        self._state = ReplicaState(name, stored, now, first_stream, wall)
         self._register = Register(self._state)
         self._follower = Follower(self._state, self._register, first_stream)
         self._primary: Primary | None = None
@@ -204,10 +203,8 @@ class Replica:
             self._follower.lead_ended()
 
     def _link_lost(self, event: events.LinkLost) -> None:
-        if self._primary is not None:
-            self._primary.link_lost(event.peer)
-        else:
-            self._follower.link_lost(event.peer)
+        role = self._primary or self._follower
+        role.link_lost(event.peer)
 
     def _durable(self, event: events.Durable) -> None:
         commit = self._state.durable(event.serial)
@@ -279,6 +276,8 @@ class Replica:
         if group.term > state.promised:
             self._follower.reset()
             state.promise(group.term)
+        elif group.term < state.promised:
+            state.effects.append(EtcdBehind(group.term, state.promised))
         if self.is_first_of(group):
             self._begin_group(group)
         elif group.primary == state.name and state.has_led(group.term):
@@ -295,7 +294,7 @@ class Replica:
         """Be one of a new group's first replicas. There is no lease to be waited for."""
         state = self._state
         state.incarnation, state.copied = group.incarnation, None
-        state.hear_clock(self._wall_at + state.now)
+        state.begin_clock()
         state.commit()
         self._follower.heard_at = float("-inf")
 
@@ -322,6 +321,7 @@ class Replica:
             return
         quiet_until = self.quiet_until()
         self._follower.reset()
+        state.go_on_with_clock()
         state.promise(group.term)
         self._primary = Primary(state, self._register, quiet_until)
         if self._handed_over == group.term:
@@ -332,7 +332,7 @@ class Replica:
 
         Other disks may have records of it that this one lost, and what ends with a term has ended.
         """
-        return term == self._left
+        return term == self._left or term <= self._state.term
 
     def quiet_until(self) -> float:
         """Return when the lease that this replica last granted has ended, whatever the rates of the clocks."""
@@ -386,7 +386,7 @@ class Replica:
         incarnation, serial = self._unclean
         if state.durable_serial < serial:
             return
-        self._register.swap(group.elected_unclean(state.name, incarnation))
+        self._register.swap(group.elected_unclean(state.name, incarnation, state.promised))
 
     def _end_unclean(self, group: Group) -> None:
         """Follow again, or lead: the key has another value than when the operator looked at it."""

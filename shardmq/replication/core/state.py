@@ -2,12 +2,13 @@
 
 from collections import deque
 from collections.abc import Iterable
+from hashlib import blake2b
 
 import msgspec
 
 from shardmq.replication.core.effects import Commit, Effect, Send
 from shardmq.replication.core.messages import Message, Touched
-from shardmq.replication.core.note import Edits, History, Key, Note
+from shardmq.replication.core.note import Edits, History, Key, Leads, Log, Note
 from shardmq.replication.core.timing import HISTORY_MAX, REJOIN_KEYS_MAX, STALL_SECONDS, TOUCHED_RECORDS_MAX
 
 
@@ -65,11 +66,13 @@ class Stored(msgspec.Struct, frozen=True):
         note: the note of the last commit.
         touched: keys of the records above `note.released`.
         clock: seconds of the group's clock, as of the last commit, and what passed since as far as that is known.
+        is_clock_old: whether it is not known, as the machine was booted since.
     """
 
     note: Note
     touched: tuple[Touched, ...] = ()
     clock: float = 0.0
+    is_clock_old: bool = False
 
 
 class CommitUnderWay:
@@ -92,6 +95,8 @@ class ReplicaState:
         name: of the replica.
         stored: what its store says about itself.
         now: seconds on the replica's clock, at the start of its process.
+        process: a number that no process of this replica has had before.
+        wall: seconds since 1970, at the start of its process.
 
     Attributes:
         effects: what the step under way asks for.
@@ -101,7 +106,7 @@ class ReplicaState:
         durable_promised: the highest term promised on disk.
     """
 
-    def __init__(self, name: str, stored: Stored, now: float) -> None:
+    def __init__(self, name: str, stored: Stored, now: float, process: int, wall: float) -> None:
         note = stored.note
         self.name = name
         self.now = now
@@ -112,6 +117,7 @@ class ReplicaState:
         self.index = note.index
         self.released = note.released
         self.history: History = note.history
+        self.leads: Leads = note.leads
         self.copied = note.copied
         self.touched = TouchedKeys(note.released if note.copied is None else note.index, stored.touched)
         self.is_full = False
@@ -119,6 +125,9 @@ class ReplicaState:
         self._under_way: deque[CommitUnderWay] = deque()
         self._clock = stored.clock
         self._clock_at = now
+        self._is_clock_old = stored.is_clock_old
+        self._wall_at = wall - now
+        self._process = process
 
     def send(self, to: str, message: Message) -> None:
         """Send a message to another replica."""
@@ -141,6 +150,7 @@ class ReplicaState:
             self.released,
             self.history,
             self.copied,
+            self.leads,
         )
         self._under_way.append(CommitUnderWay(self.serial, self.now, note))
         self.effects.append(Commit(self.serial, note, self.clock(), edits, touched, cut, clear))
@@ -151,12 +161,26 @@ class ReplicaState:
         self.promised = term
         self.commit()
 
-    def append(self, term: int, edits: Edits) -> None:
-        """Write the next record."""
+    @property
+    def log(self) -> Log:
+        """The records that it holds, by their terms."""
+        return Log(self.history, self.index, self.leads)
+
+    def begin_term(self, term: int) -> None:
+        """Have the next record be the first one of a term, which this replica leads."""
+        self.term = term
+        self.history = (*self.history, (term, self.index + 1))[-HISTORY_MAX:]
+        oldest = self.history[0][0]
+        self.leads = (*(lead for lead in self.leads if lead[0] >= oldest), (term, self._draw(term)))
+
+    def _draw(self, term: int) -> int:
+        """Return a number that nobody else draws who leads a term: no process leads the same one twice."""
+        drawn = blake2b(f"{self.name} {self._process} {term}".encode(), digest_size=8).digest()
+        return int.from_bytes(drawn) >> 1
+
+    def append(self, edits: Edits) -> None:
+        """Write the next record of the term."""
         self.index += 1
-        if term != self.term:
-            self.term = term
-            self.history = (*self.history, (term, self.index))[-HISTORY_MAX:]
         row = (self.index, tuple(dict.fromkeys((database, key) for database, key, _ in edits)))
         self.touched.add(row, self.released)
         self.commit(edits, (row,))
@@ -190,6 +214,19 @@ class ReplicaState:
 
     def hear_clock(self, clock: float) -> None:
         """Set the group's clock by the primary's. It never goes back."""
+        self._is_clock_old = False
         if clock > self.clock():
             self._clock = clock
             self._clock_at = self.now
+
+    def begin_clock(self) -> None:
+        """Have the clock of a new group be this machine's."""
+        self.hear_clock(self._wall_at + self.now)
+
+    def go_on_with_clock(self) -> None:
+        """Go on by this machine's clock where nobody is left to tell the group's: all machines were booted meanwhile.
+
+        A host that comes back into a living group hears its primary first, whatever its own clock was set to.
+        """
+        if self._is_clock_old:
+            self.begin_clock()

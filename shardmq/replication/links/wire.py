@@ -25,7 +25,7 @@ from shardmq.replication.core.messages import (
     Touched,
     Unable,
 )
-from shardmq.replication.core.note import Edits, History, Key
+from shardmq.replication.core.note import Edits, History, Key, Leads
 from shardmq.replication.store.envelope import SealedEdits
 from shardmq.replication.store.faults import EnvelopeDamaged
 from shardmq.storage.engine import Engine
@@ -47,6 +47,7 @@ class SealedRejoin(BusMessage, frozen=True, tag=40):
     history: History
     edits: memoryview
     touched: tuple[Touched, ...]
+    leads: Leads = ()
 
 
 class SealedRange(BusMessage, frozen=True, tag=41):

@@ -30,7 +30,7 @@ from shardmq.replication.node.heir import Heir
 from shardmq.replication.node.neighbours import GroupRegister, Links
 from shardmq.replication.node.news import Addresses, Wishes
 from shardmq.replication.node.store import ReplicaStore, TooMuch
-from shardmq.replication.node.telling import tell
+from shardmq.replication.node.telling import OUTCOMES, tell
 from shardmq.replication.node.writes import ROOM_SECONDS, Writes
 from shardmq.replication.store.envelope import SealedEdits
 from shardmq.runtime.clock import boottime
@@ -126,7 +126,7 @@ class ReplicaNode:
             effects.Accepted: lambda _: None,
             effects.Rejected: self._rejected,
             effects.Released: lambda _: None,
-            **dict.fromkeys((effects.Transferred, effects.UncleanElection, effects.CommandRefused), self._tell),
+            **dict.fromkeys(OUTCOMES, self._tell),
         }
 
     # What the owner asks

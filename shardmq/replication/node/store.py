@@ -113,7 +113,9 @@ class ReplicaStore:
             StoreRefused: a row of touched keys is not what was written.
         """
         replica = self._replica
-        return Stored(replica.note, tuple(replica.touched.above(replica.note.released)), replica.clock)
+        passed = None if replica.clock_at is None else replica.clock_at.seconds_ago()
+        touched = tuple(replica.touched.above(replica.note.released))
+        return Stored(replica.note, touched, replica.clock + (passed or 0.0), is_clock_old=passed is None)
 
     def write(self, commits: Sequence[Commit]) -> None:
         """Carry out commits, in order; they are on disk when this returns.

@@ -1,6 +1,6 @@
 """How far a replica is. It is written in the same commit as the edits, so that it is never wrong.
 
-    notes       "note"      msgpack [Note, clock]
+    notes       "note"      msgpack [Note, clock, moment of the commit]
 
 A store without a note is one of a broker on one machine; an empty one becomes a newcomer's. A store with a note belongs
 to a group for good, and is not opened without it.
@@ -13,6 +13,7 @@ import msgspec
 
 from shardmq.errors import StoreRefused
 from shardmq.replication.core.note import Note
+from shardmq.runtime.clock import Moment
 from shardmq.storage.engine import Edit, Engine, Layout, ReplicaLayout
 from shardmq.storage.lmdb_engine import LmdbEngine
 
@@ -25,10 +26,12 @@ class NoteRow(msgspec.Struct, array_like=True, frozen=True):
     Attributes:
         note: how far the replica is.
         clock: seconds of the group's clock, as of the last commit.
+        at: when that was, by this host's clock; None where an earlier version wrote the note.
     """
 
     note: Note
     clock: float = 0.0
+    at: Moment | None = None
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -44,7 +47,7 @@ def replicas_of(engine: Engine) -> ReplicaLayout:
 
 def note_edit(engine: Engine, note: Note, clock: float) -> Edit:
     """Return the edit that writes a note."""
-    return replicas_of(engine).notes, NOTE, _encode((note, clock))
+    return replicas_of(engine).notes, NOTE, _encode((note, clock, Moment.now()))
 
 
 def read_note(engine: Engine) -> NoteRow | None:

@@ -25,6 +25,7 @@ class Replica:
     Attributes:
         note: how far it is, on disk.
         clock: seconds of the group's clock, as of the last commit.
+        clock_at: when the last commit before the start was, by this host's clock; None where that is not known.
         touched: keys of records that may not be on all replicas.
 
     Raises:
@@ -39,6 +40,7 @@ class Replica:
             )
         self.note = found.note
         self.clock = found.clock
+        self.clock_at = found.at
         self.engine = engine
         self.touched = TouchedKeys(engine, found.note.released)
 

@@ -2,13 +2,14 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmq.bus.link import encode, envelope_decoder
 from shardmq.replication.core import messages
-from shardmq.replication.core.messages import Message, Range, Record, Rejoin
+from shardmq.replication.core.messages import Hello, Join, Message, Range, Record, Rejoin
 from shardmq.replication.links.wire import SealedRange, SealedRecord, SealedRejoin, ToReplica, opened, sealed, size_of
 from shardmq.replication.store.envelope import SealedEdits
 from shardmq.replication.store.faults import EnvelopeDamaged
@@ -33,6 +34,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "end": st.none() | KEYS,
     "history": st.lists(st.tuples(NUMBERS, NUMBERS)).map(tuple),
     "incarnation": st.text(),
+    "leads": st.lists(st.tuples(NUMBERS, NUMBERS)).map(tuple),
     "start": KEYS,
     "touched": st.lists(st.tuples(NUMBERS, st.lists(KEYS).map(tuple))).map(tuple),
 }
@@ -57,6 +59,14 @@ def test_every_message_comes_as_it_was_sent(data: st.DataObject) -> None:
         fields["edits"] = tuple((*place, rows[place]) for place in places)
     message = kind(**fields)
     assert through(message) == message
+
+
+@pytest.mark.parametrize(
+    "message", [Hello(4, 1, "one", 9, 8, ((1, 1),), (), None), Join(4, 1, "one", 9, 3, 1.5, ((1, 1),))]
+)
+def test_a_message_of_an_earlier_version_has_no_numbers_of_leads(message: Message) -> None:
+    (raw,) = msgspec.msgpack.decode(encode((1, 1, [message])))[2]
+    assert DECODE(msgspec.msgpack.encode((1, 1, [raw[:-1]])))[2] == [message]
 
 
 @pytest.mark.parametrize(("kind", "on_the_bus"), [(Record, SealedRecord), (Range, SealedRange), (Rejoin, SealedRejoin)])

@@ -2,6 +2,7 @@
 
 import resource
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +15,7 @@ from shardmq.replication.core.note import BEGINNING, Key, Note
 from shardmq.replication.node import store as node_store
 from shardmq.replication.node.store import ReplicaStore, TooMuch
 from shardmq.replication.store.faults import ReplicaFull
+from shardmq.runtime import clock as runtime_clock
 from shardmq.shards.storage.schema import LAYOUT, STATE
 from shardmq.storage.lmdb_engine import LmdbEngine
 from shardmq.storage.redo.log import REDO_BYTES
@@ -94,3 +96,20 @@ def test_an_answer_to_a_rejoin_may_have_one_row_of_any_size(tmp_path: Path, monk
             ]
         with pytest.raises(TooMuch):
             store.read_keys([(STATE, b"b"), (STATE, b"d")])
+
+
+@pytest.mark.parametrize("boot", ["same", "other"])
+def test_the_clock_goes_on_while_a_replica_is_away_as_long_as_its_machine_runs(
+    boot: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(opened(tmp_path)) as store:
+        store.write([Commit(1, replace(store.note, index=1), 1000.0, ())])
+    began = time.monotonic()
+    time.sleep(0.2)
+    if boot == "other":
+        monkeypatch.setattr(runtime_clock, "_boot_id", lambda: "another")
+    with closing(opened(tmp_path)) as store:
+        stored = store.stored()
+    assert stored.is_clock_old == (boot == "other")
+    least, most = (1000.0, 1000.0) if stored.is_clock_old else (1000.2, 1000.1 + time.monotonic() - began + 1.0)
+    assert least <= stored.clock <= most

@@ -10,7 +10,7 @@ from shardmq.replication.core.changes import GroupChanges
 from shardmq.replication.core.follower import Follower
 from shardmq.replication.core.group import Group
 from shardmq.replication.core.messages import Ack, Hello, Record, Rejoin
-from shardmq.replication.core.note import Key, common_point
+from shardmq.replication.core.note import Key, Log, common_point
 from shardmq.replication.core.primary import Primary
 from shardmq.replication.core.replica import Replica
 from shardmq.replication.core.state import ReplicaState
@@ -98,7 +98,7 @@ def no_quiet_time(_: Replica) -> float:
 
 
 def common_by_index(self: CatchUp, hello: Hello) -> int | None:
-    common = common_point(self._state.history, self._state.index, hello.history, hello.index)
+    common = common_point(self._state.log, Log(hello.history, hello.index, hello.leads))
     return None if common is None or hello.copied is not None else min(hello.index, self._state.index)
 
 
@@ -110,7 +110,8 @@ def rejoin_in_two_commits(self: Follower, sender: str, rejoin: Rejoin) -> None:
     if not self.accepts(sender, rejoin.term) or not self._may_read_stream(rejoin):
         return
     state = self._state
-    state.index, state.term, state.history = rejoin.index, rejoin.last_term, rejoin.history
+    state.index, state.term = rejoin.index, rejoin.last_term
+    state.history, state.leads = rejoin.history, rejoin.leads
     state.touched.cut(rejoin.common)
     for row in rejoin.touched:
         state.touched.add(row, state.released)

@@ -9,6 +9,7 @@ from shardmq.replication.core.effects import (
     Commit,
     Deposed,
     Effect,
+    EtcdBehind,
     Leading,
     ReadGroup,
     ReadKeys,
@@ -68,6 +69,7 @@ class Node:
             Rejected: self._rejected,
             Transferred: self._transferred,
             CommandRefused: self._ignored,
+            EtcdBehind: self._ignored,
             UncleanElection: self._unclean_election,
         }
 

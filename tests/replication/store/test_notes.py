@@ -13,8 +13,9 @@ from shardmq.coordinator.storage.check import mend as mend_registry
 from shardmq.coordinator.storage.schema import LAYOUT as REGISTRY
 from shardmq.coordinator.storage.store import Store as CoordinatorStore
 from shardmq.errors import StoreRefused
+from shardmq.replication.core.note import Note
 from shardmq.replication.node.store import ReplicaStore
-from shardmq.replication.store.note import NOTE, make_single, read_note
+from shardmq.replication.store.note import NOTE, NoteRow, decode_note, make_single, read_note
 from shardmq.shards.check.check import check_shard
 from shardmq.shards.check.closed_store import ClosedStore, is_well, mend
 from shardmq.shards.storage import store as shard_store
@@ -142,10 +143,15 @@ def test_a_damaged_note_is_refused_and_found_by_a_check(folder: Path) -> None:
         assert list(store.engine.keys(REPLICA)) == []
 
 
+def test_a_note_of_an_earlier_version_is_read() -> None:
+    found = decode_note(msgspec.msgpack.encode((("one", 3, 2, 9, 8, ((1, 1), (2, 5)), None), 12.5)))
+    assert found == NoteRow(Note("one", 3, 2, 9, 8, ((1, 1), (2, 5))), 12.5, None)
+
+
 def damage_note(folder: Path) -> None:
     """Flip a bit of a note, wherever the file has it."""
     with closing(ReplicaStore.open(folder, LAYOUT)) as store:
-        row = LAYOUT.stored_value(REPLICA, NOTE, msgspec.msgpack.encode((store.note, store.clock)))
+        row = LAYOUT.stored_value(REPLICA, NOTE, msgspec.msgpack.encode(read_note(store.engine)))
     content = bytearray((folder / "data.mdb").read_bytes())
     place = content.index(row)
     while place >= 0:
