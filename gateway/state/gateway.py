@@ -37,6 +37,7 @@ from shardmq.runtime.clock import SteadyClock
 from shardmq.runtime.memory import memory_default
 from shardmq.runtime.vitals import vitals
 from shardmq.runtime.watermarks import WatermarkMonitor
+from shardmq.topology.snapshot import TopologyFields
 from shardmq.topology.topology import Topology
 
 
@@ -169,6 +170,7 @@ class GatewayState:
         self.on_link: Callable[[ShardLink], None] = lambda _link: None
         self.coordinator.follow(ConsumerTimeouts(self.topology, self.links))
         self.coordinator.identified = self._call_shards
+        self.coordinator.reloading = self._refuse_misrouted
         self.routes = Routes(self.topology, self.links, self.traffic)
         self.find_route = self.routes.find
         self._tell_events()
@@ -331,6 +333,13 @@ class GatewayState:
             link.dialer.call_as(broker, generation)
             if not link.is_open:
                 link.tick(time.monotonic())
+
+    def _refuse_misrouted(self, newer: TopologyFields) -> None:
+        """Refuse what waits for shards, where it goes elsewhere by what the coordinator says: this missed a change."""
+        waiting = [link for link in self.links if link.confirms.is_waiting]
+        if waiting and self.topology.routes_differ(newer):
+            for link in waiting:
+                link.confirms.lost("queues or bindings were changed while this gateway was cut off; publish again")
 
     def _forget_topology(self) -> None:
         """Forget what was derived from the topology: it has changed."""

@@ -39,6 +39,7 @@ from shardmq.topology.commands import (
     DeleteUser,
     DeleteVhost,
 )
+from shardmq.topology.snapshot import TopologyFields
 from shardmq.topology.topology import Topology
 
 Outcome = Any | RequestError
@@ -115,6 +116,7 @@ class CoordinatorLink:
         is_promised: whether it is, and enough replicas of the coordinator have all of it: what it has may be promised.
         is_teller: whether this gateway tells the events of the topology, for all gateways.
         identified: called with the broker's id and the coordinator's generation at each snapshot; the owner sets it.
+        reloading: called before a snapshot takes the place of what the replica has; the owner sets it.
         lists: returns what this gateway has under a noun ("connections", …), for lists of other gateways; the owner
             sets it.
         members: of consumer groups, which are reported in each new session; the owner sets it.
@@ -140,6 +142,7 @@ class CoordinatorLink:
         self._followers: list[Follower] = []
         self.lists: Lists = lambda _noun, _query: []
         self.identified: Callable[[str, int], None] = lambda _broker, _generation: None
+        self.reloading: Callable[[TopologyFields], None] = lambda _fields: None
         self.members: MemberHost | None = None
         self._present: ReportConnections | None = None
         self._is_silent = False  # the coordinator let a deadline pass, and has answered nothing since
@@ -235,6 +238,8 @@ class CoordinatorLink:
 
     def _on_snapshot(self, snapshot: Snapshot) -> None:
         self.identified(snapshot.broker, snapshot.generation)
+        if self.is_synced:
+            self.reloading(snapshot)
         self._topology.load(snapshot)
         self.is_synced = self.is_current = True
         self.is_promised = snapshot.is_promised

@@ -24,6 +24,7 @@ from shardmq.coordinator.handlers.backup import Backup
 from shardmq.coordinator.handlers.boot_definitions import BootDefinitions, DefinitionFiles
 from shardmq.coordinator.handlers.commands import CommandExecutor
 from shardmq.coordinator.handlers.connections import ConnectionTracker
+from shardmq.coordinator.handlers.fencing import Fencing
 from shardmq.coordinator.handlers.groups import GroupMembership
 from shardmq.coordinator.handlers.replicas import TopologyReplicas
 from shardmq.coordinator.handlers.status import StatusCollector
@@ -86,6 +87,7 @@ class CoordinatorLoop:
         self._commands.claims.claim = self._connections.claim
         self._groups = GroupMembership(state.topology, state.identity.generation, state.returning)
         self._status_collector = StatusCollector()
+        self._fencing = None if member is None else Fencing(self._shards, state.returning, replicas.remove)
         self._backup = Backup(state, self._commands, two_phase_commit)
         self._definitions = BootDefinitions(state, self._commands, definitions)
         self._wake, self._woken = socket.socketpair()
@@ -122,6 +124,8 @@ class CoordinatorLoop:
             if now >= tick_at:
                 ticked_at = now
                 self._tick(now)
+            if self._fencing is not None:
+                self._fencing.look()
             self._commands.settle()
             if self._definitions.is_busy:
                 self._definitions.work(now)
@@ -210,6 +214,8 @@ class CoordinatorLoop:
                 self._status_collector.take(peer, event)
             case LinkOpened():
                 self._replicas.add(peer)
+                if self._fencing is not None:
+                    self._fencing.opened(peer)
             case LinkLost():
                 self._lose(peer, now)
 
@@ -257,7 +263,10 @@ class CoordinatorLoop:
         return [f"shard {number} {f'at {dialer.address}' if dialer.address else nowhere}" for number, dialer in away]
 
     def _lose(self, peer: Peer, now: float) -> None:
-        self._replicas.remove(peer)
+        if self._fencing is None:
+            self._replicas.remove(peer)
+        else:
+            self._fencing.lose(peer)
         self._groups.lose(peer, now)
         self._status_collector.lose(peer)
         self._connections.lose(peer)

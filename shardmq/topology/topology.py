@@ -194,6 +194,12 @@ class Topology:
             list(self.parameters),
         )
 
+    def routes_differ(self, fields: TopologyFields) -> bool:
+        """Whether messages may take other ways by what a snapshot says."""
+        other = Topology()
+        other.load(fields)
+        return (other.exchanges, other.queues, other.bindings) != (self.exchanges, self.queues, self.bindings)
+
     def load(self, fields: TopologyFields) -> None:
         """Replace everything by what a snapshot says."""
         self._clear()

@@ -8,8 +8,9 @@
 
 A gateway tells in its Hello which broker's it is, and by which coordinator's topology it routes. The shard opens no
 session for one of another broker, nor for one that knows a newer coordinator than itself: that coordinator may be one
-which the shard would refuse. So nothing is delivered from a store that was not recognised, and a shard that restarts
-while the coordinator is away serves the gateways that it knows.
+which the shard would refuse. Nor for one that the coordinator has lost and named, until it is back there. So nothing is
+delivered from a store that was not recognised, and a shard that restarts while the coordinator is away serves the
+gateways that it knows.
 
 Where several hosts have coordinators, one that was superseded may not have heard of it: it was frozen, or what it said
 was long on the way. With the enrolment by a newer one, the sessions of others end, and nothing of them is heard.
@@ -51,6 +52,7 @@ class Enrolment:
         self.identity = identity
         self._newest_transaction = newest_transaction
         self.superseded: set[Peer] = set()
+        self._fenced: frozenset[str] = frozenset()
         self._began = time.monotonic()
         self._end: Callable[[Peer, str], None] = lambda _peer, _reason: None
         self.handlers: Final[dict[type, Callable[[Any, Any], None]]] = {
@@ -78,7 +80,9 @@ class Enrolment:
         given = mine.queue, mine.is_adopted, queues, self._newest_transaction()
         peer.post(Identity(mine.store, mine.shard, mine.broker, mine.generation, *given))
 
-    def _list_gateways(self, responder: Responder[LinkedGateways], _message: ListGateways) -> None:
+    def _list_gateways(self, responder: Responder[LinkedGateways], message: ListGateways) -> None:
+        if message.fenced is not None:
+            self._fence_off(frozenset(message.fenced))
         names = [peer.name for peer in self._state.peers if peer.role == GATEWAY]
         responder.answer(LinkedGateways(time.monotonic() - self._began, names))
 
@@ -90,9 +94,23 @@ class Enrolment:
         return f"shard {mine.shard} belongs to broker {mine.broker}, not to {hello.broker or 'none'}"
 
     def is_early(self, hello: Hello) -> bool:
-        """Whether a gateway is to wait for the coordinator, who has not enrolled this shard yet, or not this time."""
+        """Whether a gateway is to wait for the coordinator, who has not enrolled this shard yet, or not this time.
+
+        Or who has lost the gateway, and has not said yet that it is back.
+        """
         mine = self.identity
-        return hello.role == GATEWAY and (not mine.broker or hello.generation > mine.generation)
+        if hello.role != GATEWAY:
+            return False
+        return not mine.broker or hello.generation > mine.generation or hello.name in self._fenced
+
+    def _fence_off(self, names: frozenset[str]) -> None:
+        """End the sessions of gateways that the coordinator has lost."""
+        self._fenced = names
+        for peer in self._state.peers:
+            if peer.role == GATEWAY and peer.name in names:
+                self._end(
+                    peer, "the coordinator has lost it, and it may route by what was; it waits until it is back there"
+                )
 
     def given(self, queue: Queue) -> StoreIdentity | None:
         """A durable queue is new here, and its id is never given to others; returns the identity to write with it."""

@@ -6,11 +6,16 @@ import threading
 
 
 class Cable:
-    """A way to a listener that can be cut: nothing comes through, and nobody is told, as with a pulled plug."""
+    """A way to a listener that can be cut: nothing comes through, and nobody is told, as with a pulled plug.
 
-    def __init__(self, to: str) -> None:
+    Args:
+        to: address of the listener, which ends with its port on this machine.
+        port: where the way begins; 0 for any that is free.
+    """
+
+    def __init__(self, to: str, port: int = 0) -> None:
         self._to = ("127.0.0.1", int(to.rpartition(":")[2]))
-        self._server = socket.create_server(("127.0.0.1", 0))
+        self._server = socket.create_server(("127.0.0.1", port))
         self.address = f"tcp://127.0.0.1:{self._server.getsockname()[1]}"
         self._cut: set[socket.socket] = set()
         self._ends: list[socket.socket] = []

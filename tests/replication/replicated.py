@@ -221,8 +221,9 @@ class ReplicatedBroker:
         preloaded = self.preloaded.get(host, ()) if group.startswith("shard-") else ()
         self.replicas[host, group] = Replica(arguments, preloaded)
 
-    def start_gateway(self, host: str) -> None:
-        program = "tests.replication.replicated:gateway", f"{host}.gateway-0", str(self.ports[host]), self.join
+    def start_gateway(self, host: str, join: str = "") -> None:
+        """Start a gateway, which asks etcd at a URL of its own where one is given."""
+        program = "tests.replication.replicated:gateway", f"{host}.gateway-0", str(self.ports[host]), join or self.join
         self.gateways[host] = warm_process.run(*program)
 
     def kill_gateway(self, host: str) -> None:

@@ -56,6 +56,11 @@ class GrowingBatches(PostedPublishes):
         self._sorted: dict[int, dict[Place, None]] = {}  # by queue: where batches of one priority grow
         self._followed: list[PlannedBatch] = []  # another grows for the queue of each, behind it
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether publishes wait for the shard to be led by another host."""
+        return self.kept_until is not None and bool(self._posted or self._followed or self.growing)
+
     def on_refusal(self, message: PublishRefusal) -> None:
         """Note a refusal; what is refused again and again is not to be seen each time."""
         self.forwarding.stop_all()

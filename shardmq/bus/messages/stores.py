@@ -36,9 +36,14 @@ class LinkedGateways(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ListGateways(Request[LinkedGateways], frozen=True, tag=104):
-    """Ask a shard which gateways have a session with it."""
+    """Ask a shard which gateways have a session with it.
 
-    only_reads: ClassVar[bool] = True
+    Attributes:
+        fenced: gateways whose sessions it ends before, and for which it opens none until others are named; None where
+            it stays with those that were named before.
+    """
+
+    fenced: list[str] | None = None
 
 
 class Recorded(BusMessage, frozen=True, tag=99):

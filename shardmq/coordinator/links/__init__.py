@@ -1,5 +1,6 @@
 """The processes it dials.
 
-asked.py  What a shard was asked and has not answered.
-shard.py  A shard: which queues it was assigned, is to give up, which transactions it is to prepare and follow.
+asked.py             What a shard was asked and has not answered.
+gateway_sessions.py  The gateways that have sessions with a shard, and those whose sessions it is to end.
+shard.py             A shard: which queues it was assigned or gives up, which transactions it prepares and follows.
 """

@@ -23,12 +23,11 @@ from shardmq.bus.messages.stores import (
     Expel,
     Hold,
     Identity,
-    LinkedGateways,
-    ListGateways,
     Recorded,
 )
 from shardmq.bus.messages.transactions import FollowDecision, Prepare
 from shardmq.coordinator.links.asked import WENT_AWAY, Deletion, OnCounted, OnDone, Preparation
+from shardmq.coordinator.links.gateway_sessions import GatewaySessions
 from shardmq.coordinator.rules.shard_identity import ExpectedQueues, Members, ShardRefused
 from shardmq.errors import RequestError, Unavailable, request_error
 from shardmq.topology.entities import Queue
@@ -53,7 +52,7 @@ class ShardLink:
         name: of the process, such as `shard-0`.
         copying: how far the shard's copy of its store is; None where none was begun.
         is_unsaid: whether the shard has yet to hear which queues are on disk.
-        gateways: which have sessions with it, as it said last in this session; None before.
+        sessions: of gateways with it.
     """
 
     def __init__(self, number: int, dialer: Dialer[FromShard], members: Members) -> None:
@@ -62,8 +61,8 @@ class ShardLink:
         self.copying: Copying | None = None
         self._number = number
         self._members = members
-        self.gateways: LinkedGateways | None = None
-        self._is_enrolled = self._is_looking = False  # in this session
+        self.sessions: Final = GatewaySessions(self._ask)
+        self._is_enrolled = False  # in this session
         self._request = 0
         self._asked: dict[int, tuple[Request[Any], Callable[[Any], None]]] = {}  # in this session, by request
         self._asked_once: list[OnDone] = []
@@ -202,12 +201,6 @@ class ShardLink:
         self._asked_once.append(on_done)
         self._ask(message, partial(self._on_once, on_done))
 
-    def look_gateways(self) -> None:
-        """Ask which gateways have sessions with it, unless it was asked and has not answered."""
-        if self.is_open and not self._is_looking:
-            self._is_looking = True
-            self._ask(ListGateways(), self._on_gateways)
-
     def take_followed(self) -> list[int]:
         """The transactions whose decision the shard has followed since the last call."""
         followed, self._followed = self._followed, []
@@ -304,8 +297,8 @@ class ShardLink:
 
     def _on_lost(self) -> None:
         self._out_of_service.clear()
-        self._is_enrolled = self._is_looking = False
-        self.gateways = None
+        self._is_enrolled = False
+        self.sessions.lose()
         if self.copying is None or not self.copying.files:  # a copy that is complete stays so
             self.copying = Copying(0, 0, fault=WENT_AWAY)
         self._asked.clear()
@@ -330,9 +323,6 @@ class ShardLink:
         if asked is not None:
             message, on_reply = asked
             on_reply(result_of(message, reply) if isinstance(reply, Answer) else request_error(reply.code, reply.text))
-
-    def _on_gateways(self, told: LinkedGateways | RequestError) -> None:
-        self._is_looking, self.gateways = False, None if isinstance(told, RequestError) else told
 
     def _on_once(self, on_done: OnDone, error: RequestError | None) -> None:
         self._asked_once.remove(on_done)

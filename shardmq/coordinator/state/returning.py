@@ -10,6 +10,17 @@ from typing import Protocol
 from shardmq.bus.messages.stores import LinkedGateways
 
 
+class Sessions(Protocol):
+    """What a shard says of gateways."""
+
+    @property
+    def told(self) -> LinkedGateways | None:
+        """Which gateways have sessions with it, as it said last in this session."""
+
+    def look(self) -> None:
+        """Ask it which these are."""
+
+
 class Shard(Protocol):
     """A link to a shard."""
 
@@ -18,11 +29,8 @@ class Shard(Protocol):
         """Whether it can be asked."""
 
     @property
-    def gateways(self) -> LinkedGateways | None:
-        """Which gateways have sessions with it, as it said last in this session."""
-
-    def look_gateways(self) -> None:
-        """Ask it which these are."""
+    def sessions(self) -> Sessions:
+        """Of gateways, with it."""
 
 
 class Returning:
@@ -61,8 +69,8 @@ class Returning:
         told = []
         for shard in self._shards:
             if shard.is_open:
-                told.append(shard.gateways)
-                shard.look_gateways()
+                told.append(shard.sessions.told)
+                shard.sessions.look()
         known = [each for each in told if each is not None]
         if len(known) < len(told) or not any(each.seconds >= self._seconds for each in known):
             return False

@@ -10,25 +10,32 @@ SECONDS = 3.0
 
 @dataclass
 class Told:
-    """What a coordinator has of a shard."""
+    """What a shard has said of gateways."""
 
-    gateways: LinkedGateways | None
-    is_open: bool = True
+    told: LinkedGateways | None
     looks: int = 0
 
-    def look_gateways(self) -> None:
+    def look(self) -> None:
         self.looks += 1
 
 
-def old(*names: str) -> Told:
-    return Told(LinkedGateways(SECONDS, list(names)))
+@dataclass
+class Shard:
+    """What a coordinator has of a shard."""
+
+    sessions: Told
+    is_open: bool = True
 
 
-def new(*names: str) -> Told:
-    return Told(LinkedGateways(SECONDS - 1, list(names)))
+def old(*names: str) -> Shard:
+    return Shard(Told(LinkedGateways(SECONDS, list(names))))
 
 
-def is_over(shards: list[Told], here: set[str], now: float = 1.0) -> bool:
+def new(*names: str) -> Shard:
+    return Shard(Told(LinkedGateways(SECONDS - 1, list(names))))
+
+
+def is_over(shards: list[Shard], here: set[str], now: float = 1.0) -> bool:
     returning = Returning(SECONDS, 0.0, shards)
     assert not returning.is_over
     returning.look(now, here)
@@ -47,12 +54,12 @@ def test_a_shard_that_just_began_may_not_know_all() -> None:
 
 
 def test_all_shards_that_can_be_asked_are_asked_again_and_again() -> None:
-    silent, away = Told(None), Told(None, is_open=False)
+    silent, away = Shard(Told(None)), Shard(Told(None), is_open=False)
     returning = Returning(SECONDS, 0.0, [old("a"), silent, away])
     returning.look(0.5, {"a"})
     assert not returning.is_over
-    assert (silent.looks, away.looks) == (1, 0)
-    silent.gateways = LinkedGateways(1.0, ["a"])
+    assert (silent.sessions.looks, away.sessions.looks) == (1, 0)
+    silent.sessions.told = LinkedGateways(1.0, ["a"])
     returning.look(0.6, {"a"})
     assert returning.is_over
     returning.look(0.7, set())
