@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from shardmq.client.api.defaults import WINDOW
+from shardmq.client.core.validation import unwritable
 from shardmq.errors import ContentTooLarge
 from shardmq.limits import MESSAGE_BYTES_MAX, PROPERTIES_BYTES_MAX
 from shardmq.message import record as records
@@ -81,8 +82,13 @@ def bytes_beside(properties: Properties | None) -> int:
 
     Raises:
         ContentTooLarge: it is too much.
+        InvalidRequest: properties have text without UTF-8, or a whole number of more than 64 bits.
+        TypeError: a header is of a type that messages cannot have.
     """
-    size = len(records.pack(properties, b""))
+    try:
+        size = len(records.pack(properties, b""))
+    except (UnicodeEncodeError, OverflowError) as fault:
+        raise unwritable("the properties of a message", fault) from fault
     if size - _LEAST_BESIDE > PROPERTIES_BYTES_MAX:
         raise ContentTooLarge(
             f"a message with {size - _LEAST_BESIDE} bytes of properties; the limit is {PROPERTIES_BYTES_MAX}"

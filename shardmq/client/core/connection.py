@@ -327,7 +327,9 @@ class ConnectionCore:
             return False
         if state.restore is not None:
             state.restore.abandon()
-            state.restore = None
+        if state.late is not None:
+            state.late.is_over = True
+        state.restore = state.late = None
         was_up = state.is_up
         state.is_up = state.goes_straight = False
         state.loss = error
@@ -358,8 +360,9 @@ class ConnectionCore:
             return
         state.fault = error
         state.is_up = state.goes_straight = False
-        if state.restore is not None:
-            state.restore.is_over = True
+        for asking in (state.restore, state.late):
+            if asking is not None:
+                asking.is_over = True
         under_way, state.pending = state.pending, {}
         for pending in under_way.values():
             pending.failed(again(error))
@@ -373,9 +376,11 @@ class ConnectionCore:
     @property
     def is_pausing(self) -> bool:
         """Whether `go_on` is to be called in a moment."""
-        return self.state.restore is not None and self.state.restore.is_pausing
+        asking = self.state.restore or self.state.late
+        return asking is not None and asking.is_pausing
 
     def go_on(self) -> None:
         """Try again what could not be restored a moment ago."""
-        if self.state.restore is not None and self.state.restore.is_pausing:
-            self.state.restore.go_on()
+        asking = self.state.restore or self.state.late
+        if asking is not None and asking.is_pausing:
+            asking.go_on()

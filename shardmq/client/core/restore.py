@@ -1,8 +1,9 @@
 """After a reconnect: channels, exchanges, queues, bindings and consumers are made again, in that order. No I/O.
 
 A stage's requests are sent together; the next begins when all are answered. What cannot be made is noted and left;
-what may be possible soon (the lost connection still has an exclusive queue or consumer, a shard is being restarted) is
-asked again.
+what may be possible soon (the lost connection still has an exclusive queue, a shard is being restarted) is asked again.
+An exclusive consumer that another connection has is asked for behind all else, while the connection is used: that may
+be the lost one, or a program that has taken over and stays.
 """
 
 from collections.abc import Callable, Iterator
@@ -63,60 +64,65 @@ class Restorable(Protocol):
     def rename_queue(self, old: str, new: str) -> None:
         """Note that a queue the server named has another name now."""
 
-    def restored(self, failures: list[str]) -> None:
-        """Go on with what was held: everything that can be is as it was."""
+    def restored(self, failures: list[str], late: "LateConsumers | None") -> None:
+        """Go on with what was held: everything that can be is as it was, but for consumers that may still be had."""
 
 
 class _Step:
-    """The reply to one request of a stage."""
+    """The reply to one request, which is asked again where that may help."""
 
-    __slots__ = ("_done", "_failed", "_operation", "_restore", "_what", "channel")
+    __slots__ = ("_done", "_failed", "_inbox", "_operation", "_what", "asking", "channel")
 
     def __init__(
         self,
-        restore: "Restore",
+        asking: "_Asking",
         what: str,
         operation: ClientRequest,
         channel: ChannelCore,
         done: Done,
         failed: Failed,
     ) -> None:
-        self._restore = restore
+        self.asking = asking
         self._what = what
         self._operation = operation
         self.channel = channel
+        self._inbox = channel.inboxes.get(operation.consumer) if isinstance(operation, BasicConsume) else None
         self._done = done
         self._failed = failed
 
     def done(self) -> bool:
-        return self._restore.is_over
+        return self.asking.is_over
 
     def ask(self) -> None:
-        self._restore.connection.ask_at_once(self._operation, self.channel, self)
+        self.asking.connection.ask_at_once(self._operation, self.channel, self)
 
     def set_result(self, result: object, /) -> None:
         self._done(result)
-        self._restore.answered()
+        self.asking.answered()
 
     def set_exception(self, error: ShardmqError, /) -> None:
-        if self._may_pass(error) and self._restore.may_pause():
-            self._restore.later.append(self)
+        asking = self.asking
+        if self._is_had_by_another(error) and asking.may_pause():
+            asking.leave_to_another(self)
+        elif isinstance(error, ResourceLocked | Unavailable) and asking.may_pause():
+            asking.later.append(self)
         elif not self._went_with_channel(error):
-            self._restore.failures.append(f"{self._what}: {error}")
+            asking.failures.append(f"{self._what}: {error}")
             self._failed(error)
-        self._restore.answered()
+        asking.answered()
 
     @property
     def is_wanted(self) -> bool:
         """Whether it is still to be asked: the program may have closed its channel, or cancelled its consumer."""
         if self.channel.fault is not None:
             return False
-        return not isinstance(self._operation, BasicConsume) or self._operation.consumer in self.channel.consumers
+        operation = self._operation
+        return not isinstance(operation, BasicConsume) or self.channel.inboxes.get(operation.consumer) is self._inbox
 
-    def _may_pass(self, error: ShardmqError) -> bool:
-        if isinstance(error, AccessRefused):  # the consumer of the lost connection may be there still
-            return isinstance(self._operation, BasicConsume) and self._operation.exclusive
-        return isinstance(error, ResourceLocked | Unavailable)
+    def _is_had_by_another(self, error: ShardmqError) -> bool:
+        """Whether it is an exclusive consumer that another connection has, as far as that can be told."""
+        is_exclusive = isinstance(self._operation, BasicConsume) and self._operation.exclusive
+        return is_exclusive and isinstance(error, AccessRefused)
 
     def _went_with_channel(self, error: ShardmqError) -> bool:
         """Whether the program does not want it any more: it has closed the channel."""
@@ -124,11 +130,11 @@ class _Step:
         return is_closed_here and isinstance(self._operation, ChannelOpen | BasicConsume)
 
 
-class Restore:
-    """One restoration, from the connection's Ok to its end.
+class _Asking:
+    """Requests that are asked again, after pauses, where that may help.
 
     Attributes:
-        connection: whose channels, declarations and consumers are made again.
+        connection: on which they are asked.
         later: steps to be asked again after a pause.
         failures: a sentence for each thing that could not be made.
         is_over: it is done, or the connection was lost again.
@@ -141,8 +147,6 @@ class Restore:
         self.is_over = False
         self._pauses = 0
         self._under_way = 0
-        self._own: ChannelCore | None = None  # to declare on, where the program has no channel
-        self._stages = self._plan()
 
     @property
     def is_pausing(self) -> bool:
@@ -152,6 +156,51 @@ class Restore:
     def may_pause(self) -> bool:
         """Whether trying again later is still worth it."""
         return self._pauses < PAUSES_MAX
+
+    def leave_to_another(self, step: _Step) -> None:
+        """Go on without an exclusive consumer, for now."""
+        self.later.append(step)
+
+    def answered(self) -> None:
+        """Count the answer of a step."""
+        self._under_way -= 1
+
+    def go_on(self) -> None:
+        """Try again, after a pause, what failed."""
+        self._pauses += 1
+        steps, self.later = self.later, []
+        for step in steps:
+            self._send(step)
+
+    def _send(self, step: _Step) -> None:
+        if step.is_wanted:
+            self._under_way += 1
+            step.ask()
+
+
+class LateConsumers(_Asking):
+    """Exclusive consumers that another connection has, asked for while the connection is used.
+
+    Args:
+        connection: whose they are.
+        steps: which ask for them.
+    """
+
+    def __init__(self, connection: Restorable, steps: list[_Step]) -> None:
+        super().__init__(connection)
+        self.later = steps
+        for step in steps:
+            step.asking = self
+
+
+class Restore(_Asking):
+    """One restoration, from the connection's Ok to its end; channels, declarations and consumers are made again."""
+
+    def __init__(self, connection: Restorable) -> None:
+        super().__init__(connection)
+        self._had_by_others: list[_Step] = []
+        self._own: ChannelCore | None = None  # to declare on, where the program has no channel
+        self._stages = self._plan()
 
     def begin(self) -> None:
         """Begin with the first stage: the connection is open."""
@@ -163,18 +212,19 @@ class Restore:
         if self._own is not None:
             self.connection.free(self._own)
 
+    def leave_to_another(self, step: _Step) -> None:
+        """Have an exclusive consumer hold up nothing else."""
+        self._had_by_others.append(step)
+
     def go_on(self) -> None:
         """Try again, after a pause, what failed."""
-        self._pauses += 1
-        steps, self.later = self.later, []
-        for step in steps:
-            self._send(step)
+        super().go_on()
         if not self._under_way:  # none of them is wanted any more
             self._next_stage()
 
     def answered(self) -> None:
         """Count the answer of a step; behind the last one of a stage the next stage begins."""
-        self._under_way -= 1
+        super().answered()
         if not self._under_way and not self.later:
             self._next_stage()
 
@@ -183,7 +233,8 @@ class Restore:
             if self._under_way or self.later:
                 return
         self.is_over = True
-        self.connection.restored(self.failures)
+        others = self._had_by_others
+        self.connection.restored(self.failures, LateConsumers(self.connection, others) if others else None)
 
     def _plan(self) -> Iterator[None]:
         connection, declarations = self.connection, self.connection.declarations
@@ -265,8 +316,11 @@ class Restore:
             self._step(f"queue '{name}'", passive, channel, failed=missing)
 
     def _make_consumer(self, channel: ChannelCore, tag: str, consumer: BasicConsume) -> None:
+        inbox = channel.inboxes.get(tag)
+
         def failed(error: ShardmqError) -> None:
-            self.connection.end_consumer(channel, tag, error)
+            if channel.inboxes.get(tag) is inbox:  # else the program has begun another one of that name
+                self.connection.end_consumer(channel, tag, error)
 
         self._step(f"consumer '{tag}'", consumer, channel, failed=failed)
 
@@ -282,11 +336,6 @@ class Restore:
         failed: Failed = lambda _: None,
     ) -> None:
         self._send(_Step(self, what, operation, channel, done, failed))
-
-    def _send(self, step: _Step) -> None:
-        if step.is_wanted:
-            self._under_way += 1
-            step.ask()
 
 
 def _source(binding: QueueBind | ExchangeBind) -> str:

@@ -13,7 +13,7 @@ from shardmq.client.core.acknowledgements import shifted
 from shardmq.client.core.channel import ChannelCore, PendingRequest, Published, as_it_is
 from shardmq.client.core.declarations import Declarations
 from shardmq.client.core.interfaces import IgnoredReply, Observer, Reply, Unobserved, again
-from shardmq.client.core.restore import Restore
+from shardmq.client.core.restore import LateConsumers, Restore
 from shardmq.client.core.validation import check_fields, check_size
 from shardmq.errors import ChannelError, ResourceLocked, ShardmqError
 from shardmq.limits import CHANNELS_MAX, MESSAGE_BYTES_HIGHEST, frame_bytes_max
@@ -58,6 +58,7 @@ class ConnectionState:
         by_number: channels, by their number.
         loss: why it was lost, while it is not restored.
         restore: the restoration under way.
+        late: exclusive consumers that the last one has left to others.
         renamed: queues that the server has named again in this restoration, old name to new.
     """
 
@@ -91,6 +92,7 @@ class ConnectionState:
         self.goes_straight = False
         self.loss: ShardmqError | None = None
         self.restore: Restore | None = None
+        self.late: LateConsumers | None = None
         self.renamed: dict[str, str] = {}
 
     def check(self, channel: ChannelCore | None = None) -> None:
@@ -231,9 +233,9 @@ class ConnectionState:
         first = next((name for name, last in self.renamed.items() if last == old), old)
         self.renamed[first] = new
 
-    def restored(self, failures: list[str]) -> None:
-        """Send what was held: everything that can be is as it was."""
-        self.restore = None
+    def restored(self, failures: list[str], late: LateConsumers | None) -> None:
+        """Send what was held: everything that can be is as it was, but for consumers that may still be had."""
+        self.restore, self.late = None, late
         self.loss = None
         self.is_up = True
         renamed, self.renamed = self.renamed, {}

@@ -96,6 +96,18 @@ def check_fields(operation: Operation) -> None:
             raise TypeError(f"{name} cannot be {value!r}: {fault}") from fault
 
 
+def unwritable(what: str, fault: UnicodeEncodeError | OverflowError) -> InvalidRequest:
+    """Return the error for what cannot be encoded.
+
+    Args:
+        what: it in words.
+        fault: of the encoder.
+    """
+    if isinstance(fault, OverflowError):
+        return InvalidRequest(f"{what}: it has a whole number of more than 64 bits; give a smaller one")
+    return InvalidRequest(f"{what}: {fault.object!r} cannot be written as UTF-8: {fault.reason}")
+
+
 def check_size(what: str, operation: ClientRequest) -> None:
     """Raise for a request that is larger than the broker takes: sent, it would end the connection.
 
@@ -109,10 +121,8 @@ def check_size(what: str, operation: ClientRequest) -> None:
     """
     try:
         size = len(encode(operation)) - HEADER.size + REQUEST_ROOM
-    except UnicodeEncodeError as fault:
-        raise InvalidRequest(f"{what}: {fault.object!r} cannot be written as UTF-8: {fault.reason}") from fault
-    except OverflowError as fault:
-        raise InvalidRequest(f"{what}: it has a whole number of more than 64 bits; give a smaller one") from fault
+    except (UnicodeEncodeError, OverflowError) as fault:
+        raise unwritable(what, fault) from fault
     limit = LARGER_FRAMES.get(TYPES[type(operation)], REQUEST_BYTES_MAX)
     if size > limit:
         raise ContentTooLarge(

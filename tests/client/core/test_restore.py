@@ -5,6 +5,7 @@ import pytest
 from shardmq.client.api.recovery import Recovered
 from shardmq.client.core.channel import ChannelCore
 from shardmq.client.core.connection import ConnectionCore
+from shardmq.client.core.restore import PAUSES_MAX
 from shardmq.errors import AccessRefused, AuthenticationFailed, ChannelError, NotFound, ResourceLocked
 from shardmq.limits import CHANNELS_MAX
 from shardmq.protocol.native.operations.basic import (
@@ -145,14 +146,71 @@ def test_an_exclusive_consumer_is_begun_anew_when_that_of_the_lost_connection_is
     let_in(core)
     [opening] = sent(core)
     hear(core, Ok(opening.request, 1))
-    for _ in range(3):
+    refuse_exclusive(core, 3)
+    assert core.state.is_up, "nothing else waits for it"
+    assert witness.told[-1].failed == []
+    [consuming] = sent(core)
+    assert not core.is_pausing
+    hear(core, Ok(consuming.request, 1, {"consumer": "c"}))
+    assert not core.is_pausing
+    hear(core, delivery(1, 2))
+    assert (len(inbox.deliveries), inbox.ends) == (1, [])
+
+
+def refuse_exclusive(core: ConnectionCore, times: int) -> None:
+    """Say that another has the queue, and let the pauses pass."""
+    for _ in range(times):
         [consuming] = sent(core)
         assert consuming.exclusive
         hear(core, Refused(consuming.request, 1, 403, "queue 'q' in vhost '/' in exclusive use"))
         assert core.is_pausing
         core.go_on()
+
+
+def test_an_exclusive_consumer_that_another_keeps_ends_in_the_end_and_the_connection_goes_on() -> None:
+    core, channel, _ = opened()
+    inbox = consume_exclusively(core, channel)
+    core.break_off(LOST)
+    let_in(core)
+    [opening] = sent(core)
+    hear(core, Ok(opening.request, 1))
+    refuse_exclusive(core, PAUSES_MAX)
+    [consuming] = sent(core)
+    hear(core, Refused(consuming.request, 1, 403, "queue 'q' in vhost '/' in exclusive use"))
+    assert [type(error) for error in inbox.ends] == [AccessRefused]
+    assert (core.is_pausing, core.state.is_up, channel.consumers) == (False, True, {})
+
+
+def test_an_exclusive_consumer_that_the_program_begins_anew_meanwhile_is_one_consumer() -> None:
+    core, channel, _ = opened()
+    consume_exclusively(core, channel)
+    core.break_off(LOST)
+    let_in(core)
+    [opening] = sent(core)
+    hear(core, Ok(opening.request, 1))
+    [consuming] = sent(core)
+    hear(core, Refused(consuming.request, 1, 403, "queue 'q' in vhost '/' in exclusive use"))
+    core.cancel(channel, "c", Waiter())
+    [cancelling] = sent(core)
+    hear(core, Ok(cancelling.request, 1))
+    inbox = consume_exclusively(core, channel)
+    core.go_on()
+    assert (sent(core), core.is_pausing, inbox.ends) == ([], False, [])
+
+
+def test_a_connection_that_is_lost_again_asks_for_its_exclusive_consumer_in_the_next_life() -> None:
+    core, channel, _ = opened()
+    inbox = consume_exclusively(core, channel)
+    for _ in range(2):
+        core.break_off(LOST)
+        let_in(core)
+        [opening] = sent(core)
+        hear(core, Ok(opening.request, 1))
+        refuse_exclusive(core, 1)
+    core.break_off(LOST)
+    let_in(core)
+    assert not core.is_pausing
     restore(core)
-    assert witness.told[-1].failed == []
     hear(core, delivery(1, 2))
     assert (len(inbox.deliveries), inbox.ends) == (1, [])
 

@@ -116,6 +116,7 @@ class BatchBuilder:
         self.exchange = exchange
         self.routing_key = routing_key
         self.properties = properties
+        self.beside = bytes_beside(properties)
         self.encoded = None if properties is None or properties.headers is None else Encoded(properties)
         self.plain: object = properties if extras is NO_EXTRAS and self.encoded is None else _SPECIAL
         self.extras = extras
@@ -126,7 +127,6 @@ class BatchBuilder:
         self.counted = 0
         self.size = 0
         self.body_max = body_max
-        self.beside = bytes_beside(properties)
         self.packed: list[bytes] = []
         self.packed_bytes = self.packed_count = 0
 

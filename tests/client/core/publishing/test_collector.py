@@ -231,6 +231,15 @@ def test_properties_over_their_limit_are_refused_before_they_are_sent() -> None:
         BatchCollector().turn_to("", "k", Properties(headers={"long": "x" * 140_000}))
 
 
+@pytest.mark.parametrize("properties", [Properties(headers={"id": 1 << 64}), Properties(message_id="\ud800")])
+def test_properties_that_cannot_be_written_are_refused_before_they_are_sent(properties: Properties) -> None:
+    for before in (None, Properties(headers={"id": 1})):
+        collector = BatchCollector()
+        collector.turn_to("", "k", before)
+        with pytest.raises(InvalidRequest, match=r"the properties of a message: .*(64 bits|UTF-8)"):
+            collector.turn_to("", "k", properties)
+
+
 def test_a_routing_key_over_255_bytes_is_refused_before_it_is_sent() -> None:
     with pytest.raises(InvalidRequest, match="256 bytes"):
         BatchCollector().turn_to("", "ü" * 128, None)
