@@ -1,5 +1,6 @@
 """`shardmq backup` and `shardmq restore`: all stores of a broker, copied while it runs, and put back."""
 
+import os
 import secrets
 import sys
 import time
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
     from shardmq.storage.backup_manifest import Manifest
 
 LOOK_SECONDS: Final = 0.2
+
+RESTORING: Final = "restoring"
+"""What a data directory that is being made is called, or what its name ends with."""
+
+OF_A_VOLUME: Final = frozenset({"lost+found"})
+"""What is in a volume's file system that is empty."""
 
 
 @click.command(short_help="Copy all stores of a running broker.")
@@ -72,29 +79,21 @@ def backup(*, directory: Path, rate: int, url: str, as_json: bool) -> int:
 @click.argument("data_dir", type=click.Path(path_type=Path))
 @JSON
 def restore(*, directory: Path, data_dir: Path, as_json: bool) -> None:
-    """Make the data directory DATA_DIR, which must be empty or missing, from BACKUP.
+    """Make the data directory DATA_DIR, which must be empty or missing, from BACKUP. It may be a volume.
 
     Everything is checked against the backup's manifest. The restored broker gets an id of its own: none of its stores
     can be mixed up with those that the backup is of. It is one of one machine, also where that was one of several.
     """
     from shardmq.storage.backup_manifest import read_manifest
-    from shardmq.storage.files import sync_folder
 
     manifest = read_manifest(directory)
     data_dir = data_dir.resolve()  # of ".", too, the name is needed
-    if data_dir.exists() and any(data_dir.iterdir()):
-        raise StoreRefused(f"{data_dir} is not empty; name a data directory that is not there yet")
-    aside = data_dir.with_name(f"{data_dir.name}.restoring")
-    if aside.exists():
-        raise StoreRefused(f"{aside} is there, from a restore that was not finished; remove it, and try again")
-    broker, is_here = secrets.token_hex(8), data_dir == Path.cwd()
+    aside = _aside_of(data_dir)
+    broker, is_new_here = secrets.token_hex(8), data_dir == Path.cwd() and aside.parent != data_dir
     try:
         _copy(manifest, directory, aside, as_json)
         _rename(manifest, aside, broker)
-        if data_dir.exists():
-            data_dir.rmdir()
-        aside.rename(data_dir)
-        sync_folder(data_dir.parent)
+        _put_in_place(manifest, aside, data_dir)
     except OSError as fault:
         raise StoreUnwritable(f"{aside} cannot be written: {fault.strerror}") from fault
     total = sum(file.bytes for each in manifest.stores for file in each.files)
@@ -114,8 +113,39 @@ def restore(*, directory: Path, data_dir: Path, as_json: bool) -> None:
         click.echo(
             f"Restored {counted(len(manifest.stores), 'store')} ({size(total)}) of {when} in {data_dir}; start "
             f"it with `shardmq up --data-dir {data_dir} --shards {shards}`"
-            + (f", after `cd {data_dir}`, as it is a new folder" if is_here else "")
+            + (f", after `cd {data_dir}`, as it is a new folder" if is_new_here else "")
         )
+
+
+def _aside_of(data_dir: Path) -> Path:
+    """Where a data directory is made: beside it, or within where it cannot be replaced, such as a volume.
+
+    Raises:
+        StoreRefused: the data directory is not empty, or a restore into it was not finished.
+    """
+    is_fixed = data_dir.is_mount() or (data_dir.exists() and not os.access(data_dir.parent, os.W_OK))
+    aside = data_dir / RESTORING if is_fixed else data_dir.with_name(f"{data_dir.name}.{RESTORING}")
+    if aside.exists():
+        raise StoreRefused(f"{aside} is there, from a restore that was not finished; remove it, and try again")
+    if data_dir.exists() and any(entry.name not in OF_A_VOLUME for entry in data_dir.iterdir()):
+        raise StoreRefused(f"{data_dir} is not empty; name a data directory that is not there yet")
+    return aside
+
+
+def _put_in_place(manifest: "Manifest", aside: Path, data_dir: Path) -> None:
+    """Have what was made be the data directory. Within a volume, the coordinator first: it starts no shard anew."""
+    from shardmq.storage.files import sync_folder
+
+    if aside.parent != data_dir:
+        if data_dir.exists():
+            data_dir.rmdir()
+        aside.rename(data_dir)
+        sync_folder(data_dir.parent)
+        return
+    for store in sorted([each.store for each in manifest.stores]):
+        (aside / store).rename(data_dir / store)
+        sync_folder(data_dir)
+    aside.rmdir()
 
 
 def _copy(manifest: "Manifest", directory: Path, aside: Path, as_json: bool) -> None:

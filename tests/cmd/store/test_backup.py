@@ -205,6 +205,21 @@ def test_a_backup_is_restored_into_the_folder_one_is_in(
     start_broker(shards=2, data_dir=here)
 
 
+def test_a_backup_is_restored_into_a_volume(broker: Broker, tmp_path: Path, start_broker: StartBroker) -> None:
+    volume, outside = tmp_path / "volume", tmp_path / "outside"
+    volume.mkdir()
+    shell = ("unshare", "--mount", "sh", "-ec")
+    if subprocess.run((*shell, 'mount -t tmpfs none "$0"', str(volume)), check=False).returncode:
+        pytest.skip("mounts are not allowed here")
+    backed_up(broker.url, tmp_path / "copy")
+    restore = 'volume=$1; shift; mount -t tmpfs none "$volume"; mkdir "$volume/lost+found"; "$@"; cp -a "$volume" "$0"'
+    words = *shell, restore, str(outside), str(volume), *command("restore", str(tmp_path / "copy"), str(volume))
+    done = subprocess.run(words, env=environment(), capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert {entry.name for entry in outside.iterdir()} == {"coordinator", "shard-0", "shard-1", "lost+found"}
+    start_broker(shards=2, data_dir=outside)
+
+
 def test_only_administrators_take_backups(broker: Broker, tmp_path: Path) -> None:
     with shardmq.connect(broker.url) as connection:
         connection.user_put("somebody", "secret")
