@@ -94,12 +94,14 @@ class DiskSpace:
     def room(self) -> Room:
         """Measure what can still be written."""
         room = room_of(self._environment, self._reserved_to)
+        self._let_go()
         if self._copy is None:
             return room
-        if self._copy.is_over:
-            self._copy = None
-            return room
         return replace(room, inside=0 if self._is_held_up else min(room.inside, self._free_before[1]))
+
+    def _let_go(self) -> None:
+        if self._copy is not None and self._copy.is_over:
+            self._copy = None
 
     @property
     def _is_held_up(self) -> bool:
@@ -114,6 +116,7 @@ class DiskSpace:
         of the reserve is given up: acknowledgements would make no room before it is over.
         """
         is_whole = self._reserve()
+        self._let_go()
         if self._copy is not None and not is_whole and self._is_held_up:
             self._copy.give_up(
                 f"the disk of {self._environment.folder} has no room for what is written meanwhile: pages that are "

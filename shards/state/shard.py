@@ -1,5 +1,6 @@
 """What all handlers of a shard share: its queues, its peers, and what is active in this pass."""
 
+import logging
 import time
 from functools import partial
 from typing import Any, Final
@@ -24,6 +25,8 @@ from shardmq.shards.storage.store import Store
 from shardmq.shards.storage.write_buffer import WriteBuffer
 from shardmq.shards.topics.partition import Partition
 from shardmq.topology.entities import Queue as Declared
+
+_log = logging.getLogger(__name__)
 
 COORDINATOR: Final = "coordinator"
 GATEWAY: Final = "gateway"
@@ -257,6 +260,9 @@ class ShardState:
         except ShardmqError:
             raise
         except Exception as fault:
+            _log.exception(
+                "%s could not be brought up to date", hosted.title
+            )  # who ends by it tells the sentence alone
             raise HalfDone(f"{hosted.title} could not be brought up to date") from fault
 
     def look_unused(self, hosted: HostedQueue) -> None:
