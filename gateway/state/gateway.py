@@ -169,8 +169,7 @@ class GatewayState:
         self._on_dead_letter: Callable[[ShardLink, DeadLetter], None] = no_publisher
         self.on_link: Callable[[ShardLink], None] = lambda _link: None
         self.coordinator.follow(ConsumerTimeouts(self.topology, self.links))
-        self.coordinator.identified = self._call_shards
-        self.coordinator.reloading = self._refuse_misrouted
+        self.coordinator.identified, self.coordinator.reloading = self._call_shards, self._refuse_misrouted
         self.routes = Routes(self.topology, self.links, self.traffic)
         self.find_route = self.routes.find
         self._tell_events()
