@@ -127,7 +127,7 @@ class AmqpChannel:
     def hold(self, event: OnChannel) -> None:
         """Hold what came until what came before it is carried out."""
         size = HELD_OVERHEAD_BYTES
-        if isinstance(event, PublishesReceived):
+        if not isinstance(event, PublishTooLarge):
             size += event.size
         if self.held is None:
             self.held = deque()

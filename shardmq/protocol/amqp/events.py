@@ -26,6 +26,13 @@ FRAME_MIN: Final = 4096
 """The smallest `frame_max` (section 4.2.3 of the specification), and the largest frame before one is agreed on. A
 client that sends a larger one then is refused, as in RabbitMQ."""
 
+DECODED_BYTES: Final = 40
+"""What a byte of a method may take in memory once it is decoded. Tables in one another, each the one entry of the one
+around it, take 32."""
+
+RANGE_BYTES: Final = 144
+"""What a range of acks takes in memory."""
+
 
 @dataclass(slots=True)
 class PublishesReceived:
@@ -64,6 +71,11 @@ class AcksReceived:
     ranges: list[tuple[int, int]]
 
     @property
+    def size(self) -> int:
+        """Bytes that the ranges take in memory."""
+        return len(self.ranges) * RANGE_BYTES
+
+    @property
     def method(self) -> BasicAck:
         """The first ack."""
         return BasicAck(self.ranges[0][0])
@@ -71,10 +83,20 @@ class AcksReceived:
 
 @dataclass(slots=True)
 class MethodReceived:
-    """A method other than a publish, or an ack with `multiple`."""
+    """A method other than a publish, or an ack with `multiple`.
+
+    Attributes:
+        payload_bytes: of its frame.
+    """
 
     channel: int
     method: Method
+    payload_bytes: int
+
+    @property
+    def size(self) -> int:
+        """Bytes that the method takes in memory at most."""
+        return self.payload_bytes * DECODED_BYTES
 
 
 @dataclass(slots=True)

@@ -177,14 +177,14 @@ class FrameReader:
         return self._body(kind, channel, payload, content)
 
     def _method(self, channel: int, payload: bytes, content: _Content | None) -> Event | None:
-        if channel in self.ignored:
-            return MethodReceived(channel, methods.decode(payload, channel)) if payload[:_IDS] in _ON_IGNORED else None
+        if channel in self.ignored and payload[:_IDS] not in _ON_IGNORED:
+            return None
         if content is not None:
             raise _misplaced(content)
         if channel and payload.startswith(PUBLISH):
             self._contents[channel] = _Content(known_publish(payload, channel))
             return None
-        return MethodReceived(channel, methods.decode(payload, channel))
+        return MethodReceived(channel, methods.decode(payload, channel), len(payload))
 
     def _header(self, kind: int, channel: int, payload: bytes, content: _Content) -> Event | None:
         class_id, weight, size = _CONTENT.unpack_from(payload) if kind == HEADER else (0, 1, 0)

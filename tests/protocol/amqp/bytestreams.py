@@ -122,7 +122,7 @@ class PlainReader:
             self._events.append(("beat",))
         elif kind == METHOD and channel in self._ignored:
             if struct.unpack_from(">HH", payload) in (ChannelClose.id, ChannelCloseOk.id):
-                self._events += plain_events(MethodReceived(channel, methods.decode(payload, channel)))
+                self._events += plain_events(MethodReceived(channel, methods.decode(payload, channel), len(payload)))
         elif channel not in self._ignored:
             self._take_on_channel(kind, channel, payload)
 
@@ -133,7 +133,7 @@ class PlainReader:
             if isinstance(method, BasicPublish) and channel:
                 self._started[channel] = [method, None, 0, b""]
             else:
-                self._events += plain_events(MethodReceived(channel, method))
+                self._events += plain_events(MethodReceived(channel, method, len(payload)))
         elif started is None:
             raise AmqpError(ReplyCode.UNEXPECTED_FRAME, "expected method frame, got non method frame instead")
         elif started[1] is None:

@@ -99,7 +99,7 @@ def test_acks_that_follow_one_another_are_one_event() -> None:
     assert events(data) == [
         AcksReceived(1, [(5, 7), (9, 10), (3, 3)]),
         AcksReceived(2, [(4, 4)]),
-        MethodReceived(1, BasicAck(20, multiple=True)),
+        MethodReceived(1, BasicAck(20, multiple=True), 13),
         AcksReceived(1, [(21, 21)]),
     ]
 
@@ -262,7 +262,7 @@ def test_a_message_that_is_too_large_is_refused_before_its_body_comes(size: int)
     assert (event.error.code, event.error.method) == (ReplyCode.PRECONDITION_FAILED, PUBLISH.id)
     assert event.error.text == f"message size {size} is larger than configured max size {MESSAGE_MAX}"
     late = body(1, b"x" * 100) + publish(b"y") + DELETE + ack(1) + encoder.method_frame(1, ChannelClose(200, "", 0, 0))
-    assert list(fed.feed(late)) == [MethodReceived(1, ChannelClose(200, "", 0, 0))]
+    assert list(fed.feed(late)) == [MethodReceived(1, ChannelClose(200, "", 0, 0), 11)]
 
 
 def test_the_largest_message_is_taken() -> None:
@@ -282,9 +282,9 @@ def test_what_a_channel_says_is_ignored_once_the_server_has_closed_it_until_it_k
     assert list(fed.feed(body(1, b"67890") + header(1, 5) + publish(b"x") + ack(1) + DELETE)) == []
     assert list(fed.feed(publish(b"x", channel=2)))
     closed = encoder.method_frame(1, ChannelCloseOk())
-    assert list(fed.feed(closed)) == [MethodReceived(1, ChannelCloseOk())]
+    assert list(fed.feed(closed)) == [MethodReceived(1, ChannelCloseOk(), 4)]
     fed.ignored -= {1}
-    assert list(fed.feed(OPEN_CHANNEL)) == [MethodReceived(1, ChannelOpen())]
+    assert list(fed.feed(OPEN_CHANNEL)) == [MethodReceived(1, ChannelOpen(), 5)]
     (event,) = fed.feed(publish(b"new"))
     assert lists_and_bodies(event) == [(b"\0\0", b"new")]
 
