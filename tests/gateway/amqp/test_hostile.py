@@ -19,6 +19,7 @@ from shardmq.protocol.amqp.methods.basic import (
     BasicAck,
     BasicConsume,
     BasicConsumeOk,
+    BasicDeliver,
     BasicGet,
     BasicPublish,
     BasicQos,
@@ -34,6 +35,7 @@ from shardmq.protocol.amqp.methods.topology import (
     QueuePurgeOk,
 )
 from shardmq.protocol.amqp.methods.transaction import ConfirmSelect, ConfirmSelectOk
+from shardmq.protocol.amqp.tables import encode_long, wrapped
 from tests.faults.saboteur import census, until
 
 from .rawclient import RawClient
@@ -289,6 +291,26 @@ def test_floods_of_qos_for_many_consumers_hold_up_nobody(
             client.expect(BasicQosOk)
         assert sum(gateway.cpu_times()[:2]) - spent < 5
         assert settled_rss(gateway) - memory < GROWTH_MAX
+
+
+def test_a_reader_of_large_headers_that_differ_costs_little(broker: Broker, gateway: psutil.Process) -> None:
+    stream, count = "large-headers", 200
+    entries = b"\x04nameS\0\0\0\x08a string" * 6000
+    with RawClient(broker.port) as client:
+        client.ask(QueueDeclare(0, stream, durable=True, arguments={"x-queue-type": "stream"}), QueueDeclareOk)
+        client.ask(BasicQos(0, count), BasicQosOk)
+        for number in range(count):
+            headers = wrapped(b"", entries + b"\x01n" + encode_long(number))
+            client.publish(BasicPublish(0, "", stream), b"x", properties=b"\x20\0" + headers)
+        client.ask(QueueDeclare(0, stream, passive=True), QueueDeclareOk)  # all of them are there
+        spent = sum(gateway.cpu_times()[:2])
+        client.ask(BasicConsume(0, stream, arguments={"x-stream-offset": "first"}), BasicConsumeOk)
+        for _ in range(count):
+            client.expect(BasicDeliver)
+        spent = sum(gateway.cpu_times()[:2]) - spent
+        print(f"{spent:.2f} s for {count} messages")
+        assert spent < 0.5
+        client.ask(QueueDelete(0, stream), QueueDeleteOk)
 
 
 def test_connections_that_come_and_go_leave_nothing_behind(
