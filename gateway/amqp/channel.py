@@ -150,7 +150,10 @@ class AmqpChannel:
     def reply_queue(self) -> ReplyQueue | None:
         """Where answers to its requests come, while it consumes from amq.rabbitmq.reply-to."""
         replies = self.replies
-        return replies if replies is not None and replies.consumer in self.session_channel.consumers.by_tag else None
+        if replies is None:
+            return None
+        consumer = self.session_channel.consumers.by_tag.get(replies.consumer)
+        return replies if consumer is not None and consumer.takes_replies else None
 
     def reply_name(self, method: tuple[int, int]) -> str:
         """What `amq.rabbitmq.reply-to` in a publish of this channel stands for.

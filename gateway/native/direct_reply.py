@@ -32,6 +32,15 @@ def is_reply_name(queue: str) -> bool:
     return queue.startswith(REPLY_QUEUES)
 
 
+def _takes_answers(channel: Channel) -> bool:
+    """Whether a channel takes answers, or is about to. Its consumer's tag may be another one's by now."""
+    tag = channel.reply_consumer
+    if not tag:
+        return tag == BEGINNING
+    consumer = channel.consumers.by_tag.get(tag)
+    return consumer is not None and consumer.takes_replies
+
+
 def consume(channel: Channel, operation: BasicConsume, reply: Reply) -> None:
     """Make the queue of answers, and begin to take them.
 
@@ -44,7 +53,7 @@ def consume(channel: Channel, operation: BasicConsume, reply: Reply) -> None:
         raise PreconditionFailed("answers are not acknowledged; consume them with auto_ack")
     if len(name) - len(REPLY_QUEUES) < TOKEN_CHARACTERS_MIN:
         raise InvalidRequest(f"the token behind '{REPLY_QUEUES}' has {TOKEN_CHARACTERS_MIN} random characters or more")
-    if channel.reply_consumer is not None and channel.reply_consumer in (BEGINNING, *channel.consumers.by_tag):
+    if _takes_answers(channel):
         raise PreconditionFailed(f"channel {channel.number} takes answers already; all its calls may share the queue")
     channel.reply_consumer = BEGINNING
 

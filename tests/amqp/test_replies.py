@@ -211,6 +211,18 @@ def test_asking_after_cancelling_is_refused_and_consuming_again_gives_another_na
     assert refused(lambda: requester.channel.queue_declare(queue, passive=True)) == (406, text)
 
 
+def test_another_consumer_of_the_same_tag_takes_no_answers(requester: Requester, queue: str) -> None:
+    channel = requester.channel
+    channel.basic_cancel(requester.tag)
+    channel.basic_consume(queue, lambda *_: None, consumer_tag=requester.tag)
+    again = Requester(channel)  # is not refused
+    channel.basic_cancel(again.tag)
+    channel.basic_consume(queue, lambda *_: None, consumer_tag=again.tag)
+    requester.ask(queue, b"ask")
+    text = "PRECONDITION_FAILED - fast reply consumer does not exist"
+    assert refused(lambda: channel.queue_declare(queue, passive=True)) == (406, text)
+
+
 def gone(channel: BlockingChannel, name: str) -> None:
     """Wait until nobody takes answers under a name; the channel is closed by that."""
     while True:

@@ -30,6 +30,16 @@ def test_a_channel_takes_answers_under_one_name(broker: Broker) -> None:
         channel.basic_consume(NAME + "b" * 22, print, auto_ack=True)
 
 
+def test_another_consumer_of_the_same_tag_takes_no_answers(broker: Broker) -> None:
+    with shardmq.connect(broker.url) as connection:
+        channel = connection.channel()
+        tag = channel.basic_consume(NAME + "a" * 22, print, auto_ack=True)
+        channel.basic_cancel(tag)
+        channel.queue_declare("others", exclusive=True)
+        assert channel.basic_consume("others", print, consumer_tag=tag) == tag
+        channel.basic_consume(NAME + "b" * 22, print, auto_ack=True)
+
+
 def test_a_name_is_its_connections_alone_and_free_when_that_ends(broker: Broker) -> None:
     name = NAME + "c" * 22
     with shardmq.connect(broker.url) as other:
