@@ -157,11 +157,11 @@ class AmqpConnection(Outbox):
 
     def _hold(self, channel: AmqpChannel, event: OnChannel) -> None:
         channel.hold(event)
-        if self.is_blocked and isinstance(event, MethodReceived) and isinstance(event.method, ChannelClose):
+        if isinstance(event, MethodReceived) and isinstance(event.method, ChannelClose):
             self._go_past_alarm(channel)
 
     def _go_past_alarm(self, channel: AmqpChannel) -> None:
-        """Let a channel that publishes under an alarm be closed at any time.
+        """Let a channel that publishes under an alarm be closed at any time, also where the alarm comes later.
 
         What is held then is little, and has been taken from the client, who may ask for no confirms: it goes on.
         """
