@@ -199,7 +199,7 @@ class Firehose(OwnPublishes):
         with deeper():
             own = properties.decode(raw)
         more = (own.headers or {}).get("CC")
-        copied = more if isinstance(more, list) else []
+        copied = [key for key in more if isinstance(key, str)] if isinstance(more, list) else []
         table = {name: value for name, value in msgspec.structs.asdict(own).items() if value is not None}
         return {
             "exchange_name": exchange,

@@ -109,7 +109,7 @@ def _count(death: dict[str, Any]) -> int:
 
 
 def cc_keys(headers: dict[str, Any]) -> list[str]:
-    """The routing keys of CC; none where it holds something else, as not every publisher checks it."""
+    """The routing keys of CC; none where it is no array, or has too many, as not every publisher checks it."""
     try:
         return routing_keys(headers, CC)
     except RequestError:

@@ -281,9 +281,8 @@ class PublishSplitter(NamedTuple):
         return keys
 
     def _route(self, properties: Properties | None) -> Route:
-        vhost, exchange, key, headers = self.vhost, self.exchange, self.key, None
-        if properties is not None:
-            headers = properties.headers
+        vhost, exchange, key = self.vhost, self.exchange, self.key
+        headers = None if properties is None else properties.headers
         more = (*routing_keys(headers, CC), *routing_keys(headers, BCC)) if headers is not None else ()
         if not more:
             route = self.routes.find(vhost, exchange, key)
@@ -376,14 +375,15 @@ def ttl_ms_of(expiration: str | None) -> int | None:
 
 
 def routing_keys(headers: dict[str, Any], name: str) -> list[str]:
-    """The routing keys in a header, CC or BCC.
+    """The routing keys in a header, CC or BCC. What is no text is passed over (rabbit_basic:header_routes).
 
     Raises:
-        PreconditionFailed: it holds something else.
+        PreconditionFailed: it is no array, or has too many or too long ones.
     """
-    keys = headers.get(name, [])
-    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+    found = headers.get(name, [])
+    if not isinstance(found, list):
         raise PreconditionFailed(f"header '{name}' has to be an array of routing keys, each a string")
+    keys = [key for key in found if isinstance(key, str)]
     if len(keys) > CC_KEYS_MAX:
         raise PreconditionFailed(f"header '{name}' has {len(keys)} routing keys; the limit is {CC_KEYS_MAX}")
     for key in keys:

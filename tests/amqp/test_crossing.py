@@ -306,6 +306,13 @@ def test_copies_go_where_cc_and_bcc_say_and_nobody_sees_bcc(
     assert (message.body, message.properties.headers or {}) == (b"2", {})
 
 
+@pytest.mark.parametrize("name", ["CC", "BCC"])
+def test_what_is_no_text_among_routing_keys_is_passed_over(publishing: BlockingChannel, queue: str, name: str) -> None:
+    properties = pika.BasicProperties(headers={name: [5, None, queue, b"\xff", [queue]]})
+    publishing.basic_publish("", "", b"copied", properties, mandatory=True)
+    assert publishing.basic_get(queue, auto_ack=True)[2] == b"copied"
+
+
 def test_a_headers_exchange_looks_at_headers_of_every_type(publishing: BlockingChannel) -> None:
     publishing.exchange_declare("by-headers", "headers", auto_delete=True)
     wanted = {

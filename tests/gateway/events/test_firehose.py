@@ -7,12 +7,17 @@ import pytest
 from shardmq.bus.messages.base import Answer
 from shardmq.bus.messages.shard import Alarm, Consume, Delivered, Publish
 from shardmq.gateway.events import firehose
+from shardmq.message.properties import Properties
 from shardmq.message.record import pack_many
 from shardmq.message.record_batch import RecordBatch
+from shardmq.protocol.amqp import properties
+from shardmq.protocol.amqp.methods.basic import BasicPublish as AmqpPublish
 from shardmq.protocol.native.operations.basic import BasicConfirm, BasicConsume, BasicDeliver, BasicPublish
 from shardmq.protocol.native.operations.connection import Ok
+from shardmq.protocol.translation import to_amqp
 from shardmq.topology.changes import TracingSet
 from shardmq.topology.entities import TRACE_EXCHANGE, Binding
+from tests.gateway.amqp.rawclient import RawClient as AmqpClient
 from tests.gateway.rawclient import RawClient
 from tests.gateway.stage import Stage
 
@@ -72,6 +77,19 @@ def test_nothing_is_copied_while_an_alarm_is_on(start_stage: StartStage) -> None
         assert stage.expect(0, Publish).batch.count == 1
         assert stage.state.firehose is not None
         assert stage.state.firehose.dropped == 1
+
+
+def test_a_copy_names_the_routing_keys_alone_of_what_cc_holds(start_stage: StartStage) -> None:
+    stage = start_stage(**FOLLOWED)
+    stage.tell(TracingSet("/", 1.0))
+    with AmqpClient(stage.port) as client:
+        listed = properties.encode(Properties(headers={"CC": ["more", 5, None]}))
+        client.publish(AmqpPublish(0, "", "q"), b"x", properties=listed)
+        ((raw,), _) = to_amqp(stage.expect(0, Publish).batch)
+    headers = properties.decode(raw).headers
+    assert headers is not None
+    assert headers["routing_keys"] == ["q", "more"]
+    assert headers["properties"]["headers"] == {"CC": ["more", 5, None]}
 
 
 def test_nothing_is_looked_at_in_gateways_where_nothing_is_traced(start_stage: StartStage) -> None:
