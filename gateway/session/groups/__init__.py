@@ -7,5 +7,5 @@ member.py        A member of a group: its partitions, what they deliver and may 
 ordered.py       A member of an ordered group: it has the partitions that the coordinator assigns to it.
 shared.py        A member of a shared group: it has all partitions.
 permits.py       How a member of a shared group splits its prefetch over its partitions.
-partition.py     One partition of a member.
+partition.py     One partition of a member, and when one that cannot be read is tried again.
 """

@@ -8,7 +8,6 @@ coordinator is told, and assigns it anew.
 import asyncio
 from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Final
 
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.messages.groups import InspectPartition, PartitionState
@@ -16,12 +15,7 @@ from shardmq.bus.messages.membership import GroupMember, Held
 from shardmq.errors import NotFound, OffsetOutOfRange, PreconditionFailed, RequestError
 from shardmq.gateway.links.requests import FOREVER
 from shardmq.gateway.session.groups.member import Member
-from shardmq.gateway.session.groups.partition import MemberPartition
-
-RETRY_SECONDS: Final = 1.0
-"""A partition that its shard cannot serve is tried again so much later, and each time twice as long."""
-
-RETRY_SECONDS_MAX: Final = 10.0
+from shardmq.gateway.session.groups.partition import MemberPartition, retry_seconds
 
 
 class OrderedMember(Member):
@@ -127,9 +121,8 @@ class OrderedMember(Member):
             question = InspectPartition(part.consumer.queue, self.subscription.group)
             part.consumer.link.ask(question, partial(self._looked, part, error), FOREVER)
         else:
-            pause = min(RETRY_SECONDS * 2**part.retries, RETRY_SECONDS_MAX)
+            asyncio.get_running_loop().call_later(retry_seconds(part.retries), self._retry, part)
             part.retries += 1
-            asyncio.get_running_loop().call_later(pause, self._retry, part)
 
     def _looked(self, part: MemberPartition, error: RequestError, outcome: Outcome) -> None:
         """End where the group is of another kind or has other settings; somebody with a higher epoch is no error."""

@@ -4,9 +4,20 @@ starting ──shard has answered──► consuming ──revoked──► leav
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from shardmq.bus.messages.membership import Held
 from shardmq.gateway.links.consumer import Consumer
+
+RETRY_SECONDS: Final = 1.0
+"""A partition that its shard cannot serve is tried again so much later, and each time twice as long."""
+
+RETRY_SECONDS_MAX: Final = 10.0
+
+
+def retry_seconds(retries: int) -> float:
+    """When to try a partition again that was tried again so often in vain, in seconds from now."""
+    return min(RETRY_SECONDS * 2.0 ** min(retries, 32), RETRY_SECONDS_MAX)
 
 
 @dataclass(slots=True, eq=False)

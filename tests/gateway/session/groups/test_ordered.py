@@ -16,7 +16,7 @@ from shardmq.bus.messages.membership import (
 from shardmq.bus.messages.shard import Ack, Cancel, Cancelled, Consume, Qos, Release
 from shardmq.bus.messages.streams import Reading
 from shardmq.errors import NotFound, ReplyCode
-from shardmq.gateway.session.groups import member, ordered
+from shardmq.gateway.session.groups import member, partition
 from shardmq.protocol.native.operations.basic import (
     BasicAck,
     BasicCancel,
@@ -139,7 +139,7 @@ def test_an_epoch_that_is_over_is_given_back_and_ends_nothing(guest: Guest) -> N
 
 
 def test_a_partition_that_is_out_of_service_is_tried_again(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ordered, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(partition, "RETRY_SECONDS", 0.01)
     joined = guest.join()
     guest.stage.say_as_coordinator(GroupAssignment(joined.member, [(1, 5)], []))
     guest.answer(Consume, (ReplyCode.RESOURCE_ERROR, "damaged"))
@@ -255,3 +255,8 @@ def test_partitions_of_which_the_client_invents_the_release_stay(guest: Guest) -
     guest.client.send(ClientReleased(1, "c", [0, 5]), ClientReleased(1, "nobody", [0]))
     guest.deliver(asked.consumer, 0, 1)
     assert guest.hear(BasicDeliver).partition == 0
+
+
+def test_a_partition_is_tried_again_for_as_long_as_it_takes() -> None:
+    pauses = [partition.retry_seconds(number) for number in (0, 1, 2, 3, 4, 5, 100_000)]
+    assert pauses == [1, 2, 4, 8, 10, 10, 10]
