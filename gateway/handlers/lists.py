@@ -32,7 +32,7 @@ from shardmq.errors import AccessRefused, InvalidRequest
 from shardmq.gateway.handlers.client_lists import CLIENT_LISTS, gather_rows, visible
 from shardmq.gateway.handlers.replies import AnswerCollector
 from shardmq.gateway.handlers.status import ANSWER_SECONDS, gather
-from shardmq.gateway.handlers.topics.groups import list_groups
+from shardmq.gateway.handlers.topics.group_lists import list_groups
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.client import Client
 from shardmq.protocol.native.operations.connection import StatusGet

@@ -10,6 +10,7 @@ from typing import Any
 
 import pika
 import pytest
+import requests
 
 import shardmq
 from shardmq import errors
@@ -161,3 +162,39 @@ def repaired(folder: Path) -> None:
         Path(path).name: digest for path, digest in before.items() if "shard-0/" in path
     }
     assert "all is well" in store_command("check", str(folder), code=0)
+
+
+def test_streams_out_of_service_hide_no_groups(tmp_path: Path) -> None:
+    with Broker(tmp_path / "data", shards=1, management=True) as broker:
+        with shardmq.connect(broker.url) as connection, connection.channel() as channel:
+            channel.queue_declare("hurt", durable=True, arguments={"x-queue-type": "stream"})
+            channel.topic_declare("wide", 2)
+            for stream in ("hurt", "wide-1"):
+                publish_all(channel, stream, [NEEDLE])
+            publish_all(channel, "wide-0", numbers(0, 3))
+            for topic in ("hurt", "wide"):
+                channel.group_commit(topic, "left", {0: 0})
+        broker.stop()
+        flip(tmp_path / "data" / "shard-0" / "data.mdb")
+        broker.start()
+        with shardmq.connect(broker.url) as connection, connection.channel() as channel:
+            for topic, number in (("hurt", 0), ("wide", 1)):
+                with pytest.raises(errors.Unavailable, match="out of service: row "):
+                    channel.pull(topic, number, 0)
+            rows = [(row["topic"], row["group"], row["lag"], row["unknown"]) for row in connection.topology("groups")]
+            assert rows == [("wide", "left", 3, [1])]
+            are_told_of(broker)
+
+
+def are_told_of(broker: Broker) -> None:
+    """Metrics, findings and checks tell of the group of a topic with a partition that is out of service."""
+    said = requests.get(f"{broker.management_url}metrics", auth=("guest", "guest"), timeout=60)
+    assert said.status_code == 200, said.text
+    [lag] = re.findall(r"^shardmq_group_lag_messages\{.*\} (.*)$", said.text, re.MULTILINE)
+    assert float(lag) == 3
+    url = f"{broker.management_url}api/shardmq/findings?after=0"
+    found = requests.get(url, auth=("guest", "guest"), timeout=60).json()
+    assert {"queue-damaged", "group-without-members"} <= {row["rule"] for row in found}
+    words = [sys.executable, "-m", "shardmq.cmd.main", "check", "group", "wide", "left", "--url", broker.url]
+    checked = subprocess.run(words, capture_output=True, check=False, stdin=subprocess.DEVNULL, timeout=60)
+    assert (checked.returncode, b"without partition 1" in checked.stdout) == (1, True), checked

@@ -233,10 +233,15 @@ def group(connection: "Connection", vhost: str, topic: str, name: str, lag: Limi
     wanted = (vhost, topic, name)
     found = [row for row in connection.topology("groups") if (row["vhost"], row["topic"], row["group"]) == wanted]
     if not found:
-        return Result("group", Status.CRITICAL, f"no group '{name}' has read topic '{topic}' in vhost '{vhost}'")
+        text = f"no group '{name}' has read topic '{topic}' in vhost '{vhost}', or the topic is out of service"
+        return Result("group", Status.CRITICAL, f"{text}; see `shardmq status`")
     (row,) = found
     text = f"group '{name}' of topic '{topic}': lag {row['lag']:,}, {counted(row['consumers'], 'consumer')}"
-    return judged("group", text, Measure("lag", row["lag"], lag), Measure("members", row["consumers"], members))
+    measures = [Measure("lag", row["lag"], lag), Measure("members", row["consumers"], members)]
+    if unknown := row.get("unknown"):  # gateways of earlier versions have no such field
+        text += f", without partition {', '.join(map(str, unknown))}: out of service, or its shard does not answer"
+        measures.append(Measure("unknown_partitions", len(unknown), Limits(1, row["partitions"])))
+    return judged("group", text, *measures)
 
 
 @_check("findings")

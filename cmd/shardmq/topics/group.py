@@ -17,10 +17,16 @@ from shardmq.cmd.terminal.values import WHERE_HELP, counted, duration, is_sendab
 if TYPE_CHECKING:
     from shardmq.client.sync.channel import Channel
 
+
+def _partitions(found: list[int]) -> str:
+    return f"partition {', '.join(map(str, found))}" if found else ""
+
+
 COLUMNS: Final = (
     *names("topic", "group", "type"),
     *numbers("partitions", "consumers", "unacked", "lag"),
-    Column("damaged", text=lambda found: f"partition {', '.join(map(str, found))}" if found else ""),
+    Column("damaged", text=_partitions),
+    Column("unknown", text=_partitions),
     *extras("vhost", "read", "members"),
 )
 """Of the list."""

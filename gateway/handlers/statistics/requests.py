@@ -12,7 +12,7 @@ from shardmq.gateway.handlers.statistics.entity_lists import get_entity, list_en
 from shardmq.gateway.handlers.statistics.overview import sum_up
 from shardmq.gateway.handlers.statistics.paging import Row, show
 from shardmq.gateway.handlers.statistics.queues import get_queue, list_queues
-from shardmq.gateway.handlers.topics.groups import list_groups
+from shardmq.gateway.handlers.topics.group_lists import list_groups
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.client import Client
 from shardmq.protocol.native.operations.statistics import FindingsTell, StatsGet, StatsList, StatsOverview

@@ -1,11 +1,10 @@
 """The offsets of consumer groups: committed, looked at, reset, forgotten. Each partition's shard keeps its own."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
 from shardmq.bus.coordinator_link import Outcome, Reply
-from shardmq.bus.messages.base import Request
 from shardmq.bus.messages.groups import (
     CommitOffset,
     DropGroup,
@@ -19,7 +18,8 @@ from shardmq.bus.messages.membership import TakeEpoch
 from shardmq.bus.messages.streams import Reading
 from shardmq.errors import InvalidRequest, NotFound, PreconditionFailed, RequestError
 from shardmq.gateway.handlers.replies import from_all
-from shardmq.gateway.handlers.topics.partitions import no_partition, partitions_read, topics_of
+from shardmq.gateway.handlers.topics.partitions import lag_of, no_partition, partitions_read
+from shardmq.gateway.handlers.topics.questions import Place, ask_all
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.client import Client
 from shardmq.limits import OFFSETS_TIMEOUT_MS, TRANSACTION_TIMEOUT_MS
@@ -27,12 +27,6 @@ from shardmq.protocol.native.operations.offsets import GroupCommit, GroupDelete,
 from shardmq.protocol.native.operations.transaction import TransactionOffsets
 from shardmq.topology.commands import BeginTransaction
 from shardmq.topology.entities import Queue, check_name
-
-Place = tuple[int, Queue]
-"""A partition: its number in the topic, and its queue."""
-
-AT_ONCE: Final = 256
-"""Partitions that are asked at a time: a topic may have 10,000."""
 
 
 def group_commit(channel: Channel, operation: GroupCommit, reply: Reply) -> None:
@@ -55,7 +49,7 @@ def group_commit(channel: Channel, operation: GroupCommit, reply: Reply) -> None
         number, queue = place
         return CommitOffset(queue.id, group, offsets[number], _epoch(channel, operation, number))
 
-    _ask_all(client, places, question, lambda _: reply(None), reply)
+    ask_all(client, places, question, lambda _: reply(None), reply)
 
 
 def group_offsets(channel: Channel, operation: GroupOffsets, reply: Reply) -> None:
@@ -87,7 +81,7 @@ def group_offsets(channel: Channel, operation: GroupOffsets, reply: Reply) -> No
             member.acked_in = member.acked_in if lives is None else lives
         reply(outcome)
 
-    _ask_all(client, places, lambda place: InspectPartition(place[1].id, group), join, refused)
+    ask_all(client, places, lambda place: InspectPartition(place[1].id, group), join, refused)
 
 
 def group_reset(channel: Channel, operation: GroupReset, reply: Reply) -> None:
@@ -111,7 +105,7 @@ def group_reset(channel: Channel, operation: GroupReset, reply: Reply) -> None:
         if not any(known.values()):
             reply(_no_group(client, topic, group))
             return
-        _ask_all(client, places, partial(question, True, 0), tried, reply)
+        ask_all(client, places, partial(question, True, 0), tried, reply)
 
     def tried(moves: list[tuple[int, int]]) -> None:
         """Go on only where every partition has the place: one that has not would leave the group half reset."""
@@ -130,7 +124,7 @@ def group_reset(channel: Channel, operation: GroupReset, reply: Reply) -> None:
             go_on(epoch)
 
     def go_on(epoch: int) -> None:
-        _ask_all(client, places, partial(question, False, epoch), join, reply)
+        ask_all(client, places, partial(question, False, epoch), join, reply)
 
     def was_damaged(number: int) -> bool:
         state = known[number]
@@ -148,7 +142,7 @@ def group_reset(channel: Channel, operation: GroupReset, reply: Reply) -> None:
         )
 
     look = partial(InspectPartition, group=group, with_damaged=True)
-    _ask_all(client, list(enumerate(queues)), lambda place: look(place[1].id), looked, reply)
+    ask_all(client, list(enumerate(queues)), lambda place: look(place[1].id), looked, reply)
 
 
 def group_delete(channel: Channel, operation: GroupDelete, reply: Reply) -> None:
@@ -172,28 +166,9 @@ def group_delete(channel: Channel, operation: GroupDelete, reply: Reply) -> None
             text = f"group '{group}' of topic '{topic}' in vhost '{client.vhost}' has {count} consumers: end them first"
             reply(PreconditionFailed(text))
         else:
-            _ask_all(client, places, lambda place: DropGroup(place[1].id, group), lambda _: reply(None), reply)
+            ask_all(client, places, lambda place: DropGroup(place[1].id, group), lambda _: reply(None), reply)
 
-    _ask_all(client, places, lambda place: InspectPartition(place[1].id, group), looked, reply)
-
-
-def list_groups(client: Client, reply: Reply) -> None:
-    """Answer with a row for each group that a client may see: whether somebody consumes, how far it is behind."""
-    topics = topics_of(client)
-    places = [(number, queue) for _, _, queues in topics for number, queue in enumerate(queues)]
-
-    def join(states: list[PartitionState]) -> None:
-        left = iter(states)
-        rows = []
-        for vhost, topic, queues in topics:
-            groups: dict[str, list[tuple[int, PartitionState, GroupState]]] = {}
-            for number, state in enumerate([next(left) for _ in queues]):
-                for group in state.groups:
-                    groups.setdefault(group.name, []).append((number, state, group))
-            rows += [_summary(vhost, topic, len(queues), name, groups[name]) for name in sorted(groups)]
-        reply(rows)
-
-    _ask_all(client, places, lambda place: InspectPartition(place[1].id), join, reply)
+    ask_all(client, places, lambda place: InspectPartition(place[1].id, group), looked, reply)
 
 
 def transaction_offsets(channel: Channel, operation: TransactionOffsets, reply: Reply) -> None:
@@ -234,12 +209,12 @@ def transaction_offsets(channel: Channel, operation: TransactionOffsets, reply: 
 
     transaction = client.state.topology.transactions[operation.number]
     if transaction.timeout_ms < TRANSACTION_TIMEOUT_MS:
-        _ask_all(client, places, question, lambda _: reply(None), reply)
+        ask_all(client, places, question, lambda _: reply(None), reply)
         return
     both = from_all(2, reply, lambda _: None)
     name, number = transaction.name, transaction.number
     client.perform(BeginTransaction(client.vhost, name, transaction.user, OFFSETS_TIMEOUT_MS, number), both)
-    _ask_all(client, places, question, lambda _: both(None), both)
+    ask_all(client, places, question, lambda _: both(None), both)
 
 
 def _epoch(channel: Channel, operation: GroupCommit | TransactionOffsets, number: int) -> int:
@@ -247,26 +222,6 @@ def _epoch(channel: Channel, operation: GroupCommit | TransactionOffsets, number
     members = channel.consumers.groups
     epoch = None if members is None else members.epoch_of(operation.topic, operation.group, number)
     return epoch or 0
-
-
-def _summary(
-    vhost: str, topic: str, partitions: int, name: str, everywhere: list[tuple[int, PartitionState, GroupState]]
-) -> dict[str, Any]:
-    found = [(state, group) for _, state, group in everywhere if not group.is_damaged]
-    kinds = {group.is_shared for _, group in found} - {None}
-    return {
-        "topic": topic,
-        "vhost": vhost,
-        "group": name,
-        "type": "" if not kinds else "shared" if kinds == {True} else "ordered",
-        "partitions": partitions,
-        "read": len(found),
-        "consumers": sum(group.consumers for _, group in found),
-        "members": len({group.member for _, group in found if group.member}),
-        "unacked": sum(group.unacked for _, group in found),
-        "lag": sum(_lag(state, group) for state, group in found),
-        "damaged": [number for number, _, group in everywhere if group.is_damaged],
-    }
 
 
 def _row(number: int, state: PartitionState, group: GroupState | None) -> dict[str, Any]:
@@ -289,7 +244,7 @@ def _row(number: int, state: PartitionState, group: GroupState | None) -> dict[s
     if group is not None:
         row |= {
             "offset": group.offset,
-            "lag": _lag(state, group),
+            "lag": lag_of(state, group),
             "type": "" if group.is_shared is None else "shared" if group.is_shared else "ordered",
             "epoch": group.epoch,
             "member": group.member,
@@ -301,11 +256,6 @@ def _row(number: int, state: PartitionState, group: GroupState | None) -> dict[s
             "lost": group.lost,
         }
     return row
-
-
-def _lag(state: PartitionState, group: GroupState) -> int:
-    """Return how many messages a group has not acknowledged."""
-    return max(0, state.next - max(group.offset, state.first) - group.acked_above)
 
 
 def _of(state: PartitionState, group: str) -> GroupState | None:
@@ -334,44 +284,6 @@ def _places(client: Client, topic: str, queues: Sequence[Queue], numbers: Sequen
         if number >= len(queues):
             raise no_partition(client, topic, number, len(queues))
     return [(number, queues[number]) for number in numbers]
-
-
-def _ask_all(
-    client: Client,
-    places: Sequence[Place],
-    question: Callable[[Place], Request[Any]],
-    then: Callable[[list[Any]], None],
-    reply: Reply,
-) -> None:
-    """Ask the shards of all partitions; their answers come together, in order, or the first refusal does."""
-    answers: list[Any] = [None] * len(places)
-    left, under_way, is_refused = iter(range(len(places))), 0, False
-
-    def go_on() -> None:
-        nonlocal under_way
-        while under_way < AT_ONCE and not is_refused:
-            number = next(left, None)
-            if number is None:
-                break
-            under_way += 1
-            place = places[number]
-            client.state.links[place[1].shard].ask(question(place), partial(came, number))
-        if not under_way and not is_refused:
-            then(answers)
-
-    def came(number: int, outcome: Outcome) -> None:
-        nonlocal under_way, is_refused
-        under_way -= 1
-        if is_refused:
-            return
-        if isinstance(outcome, RequestError):
-            is_refused = True
-            reply(outcome)
-            return
-        answers[number] = outcome
-        go_on()
-
-    go_on()
 
 
 REQUESTS: Final[dict[type[Any], Any]] = {

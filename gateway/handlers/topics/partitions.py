@@ -1,5 +1,6 @@
 """The partitions of a topic, for those who may read it."""
 
+from shardmq.bus.messages.groups import GroupState, PartitionState
 from shardmq.errors import NotFound, PreconditionFailed
 from shardmq.gateway.session.client import Client
 from shardmq.topology.arguments import is_stream
@@ -49,3 +50,8 @@ def topics_of(client: Client) -> list[tuple[str, str, list[Queue]]]:
         queues = [topology.queue_by_id(number) for number in partitions_of(topology, vhost, name) or ()]
         found.append((vhost, name, [queue for queue in queues if queue is not None]))
     return found
+
+
+def lag_of(state: PartitionState, group: GroupState) -> int:
+    """How many messages of a partition a group has not acknowledged."""
+    return max(0, state.next - max(group.offset, state.first) - group.acked_above)

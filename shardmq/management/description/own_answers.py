@@ -226,7 +226,11 @@ class TopicDetails(TypedDict):
 
 
 class Group(TypedDict):
-    """A consumer group of a topic; its lag is null while a shard is away."""
+    """A consumer group of a topic.
+
+    Its cursor is damaged in some partitions. The sums are without those that are unknown: they are out of service, or
+    their shard does not answer.
+    """
 
     group: str
     topic: str
@@ -238,6 +242,8 @@ class Group(TypedDict):
     members: int
     unacked: int
     lag: int | None
+    damaged: list[int]
+    unknown: list[int]
 
 
 class Found(TypedDict):

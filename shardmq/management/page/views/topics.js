@@ -37,11 +37,17 @@ export function Topics() {
     <${Command} words=${["group", "list"]} />`;
 }
 
+const within = (what, partitions) => (partitions?.length ? [`${what} in partition ${partitions.join(", ")}`] : []);
+
+// Where a group is out of service, and of which partitions its numbers are without, as these do not answer.
+const stateOf = ({ damaged, unknown }) => [...within("damaged", damaged), ...within("not known", unknown)].join("; ");
+
 function Groups({ rows }) {
   const columns = [
     { title: "Group", isName: true, cell: (row) => row.group ?? row.name },
     { title: "Topic", cell: (row) => html`<a href=${link(["topics", row.vhost, row.topic])}>${row.topic}</a>` },
     { title: "Kind", cell: (row) => row.type },
+    { title: "State", cell: stateOf },
     { title: "Members", isNumber: true, cell: (row) => count(row.members ?? row.consumers) },
     { title: "Lag", isNumber: true, cell: (row) => count(row.lag) },
     { title: "Unacked", isNumber: true, cell: (row) => count(row.unacked) },
@@ -156,7 +162,7 @@ function GroupLags({ topic, vhost, name, again }) {
   const rows = [...groups].map(([group, parts]) => ({ group, lag: sum(parts, "lag"), unacked: sum(parts, "unacked"), members: new Set(parts.map((row) => row.member).filter(Boolean)).size, damaged: parts.flatMap((row) => row.damaged ?? []) }));
   const columns = [
     { title: "Group", isName: true, cell: (row) => row.group },
-    { title: "State", cell: (row) => (row.damaged.length ? `damaged in partition ${row.damaged.join(", ")}` : "") },
+    { title: "State", cell: stateOf },
     { title: "Members", isNumber: true, cell: (row) => count(row.members) },
     { title: "Lag", isNumber: true, cell: (row) => count(row.lag) },
     { title: "Unacked", isNumber: true, cell: (row) => count(row.unacked) },
