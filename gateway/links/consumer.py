@@ -99,6 +99,8 @@ class Consumer:
     """A consumer, or a channel's basic.get on a queue, for as long as it may hold messages.
 
     Attributes:
+        acked_in: of a shared group's, the life of its link in which the first ack was sent that is not known to be on
+            disk; None for no such ack.
         acks_lost: whether acks came for what it got before its shard went away, or was to ignore; they had no effect.
         is_plain: whether it comes and goes without effect on its queue, and on whether that has other consumers.
         takes_replies: whether its queue is one of answers to its client's requests.
@@ -119,6 +121,7 @@ class Consumer:
     """
 
     __slots__ = (
+        "acked_in",
         "acks_lost",
         "auto_ack",
         "borrowed",
@@ -162,6 +165,7 @@ class Consumer:
         self.exclusive = False
         self.timeout_ms = 0
         self.times_out = self.acks_lost = False
+        self.acked_in: int | None = None
         self.running = False
         self.unacked = 0
         self.is_counted = bool(tag)

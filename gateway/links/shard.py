@@ -155,11 +155,11 @@ class ShardLink:
         """The consumers that are known to the shard, those of basic.get included."""
         return self._consumers.values()
 
-    def add_consumer(self, receiver: Receiver, queue: int, tag: str) -> Consumer:
+    def add_consumer(self, receiver: Receiver, queue: int, tag: str, kind: type[Consumer] = Consumer) -> Consumer:
         """Make a consumer of one queue of this shard; it may hold messages from now on."""
         number = self._next_number
         self._next_number += 1
-        consumer = Consumer(receiver, self, number, queue, tag)
+        consumer = kind(receiver, self, number, queue, tag)
         self._consumers[number] = consumer
         return consumer
 

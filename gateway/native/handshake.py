@@ -103,6 +103,7 @@ def server_properties(heartbeat: int, message_bytes_max: int, growth: int) -> di
         "message_max": message_bytes_max,
         "record_keys": True,
         "growth": growth,
+        "partition_offsets": True,
     }
 
 

@@ -22,6 +22,7 @@ from shardmq.gateway.handlers.topics.partitions import lag_of, no_partition, par
 from shardmq.gateway.handlers.topics.questions import Place, ask_all
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.client import Client
+from shardmq.gateway.session.groups.unproven import UnprovenAcks
 from shardmq.limits import OFFSETS_TIMEOUT_MS, TRANSACTION_TIMEOUT_MS
 from shardmq.protocol.native.operations.offsets import GroupCommit, GroupDelete, GroupOffsets, GroupReset
 from shardmq.protocol.native.operations.transaction import TransactionOffsets
@@ -53,32 +54,34 @@ def group_commit(channel: Channel, operation: GroupCommit, reply: Reply) -> None
 
 
 def group_offsets(channel: Channel, operation: GroupOffsets, reply: Reply) -> None:
-    """Tell where a group is, in each partition, once what was acknowledged on this channel is on disk.
+    """Tell where a group is, in some partitions or in each, once what was acknowledged on this channel is on disk.
 
     Whether an ordered group's acks had an effect is told by its offsets; a shared group's may be anywhere above them.
 
     Raises:
         AccessRefused: not permitted.
-        NotFound: no such topic.
+        NotFound: no such topic, or partition.
         PreconditionFailed: what was acknowledged for a shared group was not, as its shard was away.
         InvalidRequest: the group's name is not valid.
     """
-    client, group = channel.client, operation.group
+    client, topic, group = channel.client, operation.topic, operation.group
     check_name("group", group)
-    places = list(enumerate(partitions_read(client, operation.topic)))
+    places = _chosen(client, topic, partitions_read(client, topic), operation.partitions)
     members = channel.consumers.groups
-    shared = () if members is None else members.of_shared(operation.topic, group)
-    acked_in = [(member, member.take_unproven()) for member in shared]
+    shared = [] if members is None else members.of_shared(topic, group)
+    acks = UnprovenAcks(shared, {queue.id for _, queue in places})
+    if shared and operation.partitions is not None:
+        provable = acks.queues
+        places = [place for place in places if place[1].id in provable]
 
     def join(states: list[PartitionState]) -> None:
-        if any(lives not in (None, member.lives) for member, lives in acked_in):
-            reply(_acks_lost(client, operation.topic, group))
+        if acks.are_lost:
+            reply(_acks_lost(client, topic, group))
         else:
-            reply([_row(number, state, _of(state, group)) for number, state in enumerate(states)])
+            reply([_row(number, state, _of(state, group)) for (number, _), state in zip(places, states, strict=True)])
 
     def refused(outcome: Outcome) -> None:
-        for member, lives in acked_in:
-            member.acked_in = member.acked_in if lives is None else lives
+        acks.put_back()
         reply(outcome)
 
     ask_all(client, places, lambda place: InspectPartition(place[1].id, group), join, refused)
@@ -95,8 +98,7 @@ def group_reset(channel: Channel, operation: GroupReset, reply: Reply) -> None:
     client, topic, group = channel.client, operation.topic, operation.group
     check_name("group", group)
     queues = partitions_read(client, topic)
-    wanted = range(len(queues)) if operation.partitions is None else sorted(set(operation.partitions))
-    places = _places(client, topic, queues, wanted)
+    places = _chosen(client, topic, queues, operation.partitions)
     reading = Reading(operation.begin, operation.number, is_exact=True)
     known: dict[int, GroupState | None] = {}
 
@@ -272,6 +274,15 @@ def _acks_lost(client: Client, topic: str, group: str) -> PreconditionFailed:
         f"acknowledgements of group '{group}' of topic '{topic}' in vhost '{client.vhost}' had no effect: a shard was "
         "away, or others have the messages; they come again"
     )
+
+
+def _chosen(client: Client, topic: str, queues: Sequence[Queue], partitions: Sequence[int] | None) -> list[Place]:
+    """The partitions with these numbers, each once and in order; all for None.
+
+    Raises:
+        NotFound: there is no such partition.
+    """
+    return _places(client, topic, queues, range(len(queues)) if partitions is None else sorted(set(partitions)))
 
 
 def _places(client: Client, topic: str, queues: Sequence[Queue], numbers: Sequence[int]) -> list[Place]:

@@ -6,6 +6,7 @@ beginning.py     Where a new group begins in each partition, if it is to begin a
 member.py        A member of a group: its partitions, what they deliver and may hold together, leaving.
 ordered.py       A member of an ordered group: it has the partitions that the coordinator assigns to it.
 shared.py        A member of a shared group: it has all partitions.
+unproven.py      Acks of members of shared groups of which nobody knows yet whether they are on disk.
 permits.py       How a member of a shared group splits its prefetch over its partitions.
 partition.py     One partition of a member, and when one that cannot be read is tried again.
 """

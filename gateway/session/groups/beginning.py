@@ -1,7 +1,8 @@
 """Where a new group begins in each partition, if it is to begin at an offset.
 
 A partition that the topic got later has not the offset that its group began at: the group begins there with the first
-message, as it has read none. A group that is new begins only where every partition has the offset.
+message, as it has read none. A group that is new begins only where every partition has the offset. For one that is not
+new, partitions that cannot answer are none of its business yet.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +36,8 @@ class Beginning:
 
         Args:
             queues: ids of all partitions, in order.
-            then: called with None, or with why it may not: 416 where it is new and a partition has not the offset.
+            then: called with None, or with why it may not: 416 where it is new and a partition has not the offset, and
+                the first refusal where it may be new and a partition cannot answer.
         """
         if self._subscription.reading.begin != "offset" or not queues:
             then(None)
@@ -51,12 +53,12 @@ class Beginning:
             elif outcome is not None:
                 states[queue] = outcome
             if not waiting:
-                then(failure or self._compare(queues, states))
+                then(self._compare(queues, states, failure))
 
         topology = self._client.state.topology
         for queue in [topology.queue_by_id(number) for number in queues]:
             assert queue is not None, "partitions are taken from the topology"
-            question = InspectPartition(queue.id, self._subscription.group)
+            question = InspectPartition(queue.id, self._subscription.group, with_damaged=True)
             self._client.state.links[queue.shard].ask(question, partial(came, queue.id))
 
     def reading(self, queue: int) -> Reading:
@@ -66,13 +68,16 @@ class Beginning:
             return reading
         return Reading("first", 0, reading.tags, reading.has_untagged)
 
-    def _compare(self, queues: Sequence[int], states: dict[int, PartitionState]) -> RequestError | None:
+    def _compare(
+        self, queues: Sequence[int], states: dict[int, PartitionState], failure: RequestError | None
+    ) -> RequestError | None:
         offset = self._subscription.reading.number
         self._within = frozenset(queue for queue, state in states.items() if state.first <= offset <= state.next)
-        is_new = not any(state.groups for state in states.values())
+        if any(state.groups for state in states.values()):
+            return None
         without = next((queue for queue in queues if queue in states and queue not in self._within), None)
         queue = None if without is None else self._client.state.topology.queue_by_id(without)
-        if queue is None or not is_new:
-            return None
+        if failure is not None or queue is None:
+            return failure
         state = states[queue.id]
         return OffsetOutOfRange.of(offset, f"queue '{queue.name}' in vhost '{queue.vhost}'", state.first, state.next)

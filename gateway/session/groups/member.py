@@ -8,7 +8,7 @@ ignored.
 import asyncio
 from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.messages.shard import Delivered
@@ -71,7 +71,10 @@ class Member(PrefetchLimits):
         name: of the member, in the whole broker.
         partitions: those that it has, by id of the queue.
         is_ending: whether it is leaving the group.
+        consumer_kind: of the consumers of its partitions.
     """
+
+    consumer_kind: ClassVar[type[Consumer]] = Consumer
 
     __slots__ = (
         "_beginning",
@@ -281,7 +284,7 @@ class Member(PrefetchLimits):
         client, subscription = self.client, self.subscription
         queue = client.state.topology.queue_by_id(queue_id)
         assert queue is not None, "partitions are taken from the topology"
-        consumer = client.state.links[queue.shard].add_consumer(self, queue_id, self.tag)
+        consumer = client.state.links[queue.shard].add_consumer(self, queue_id, self.tag, self.consumer_kind)
         client.partitions += 1
         consumer.window = client.next_window
         consumer.overhead = client.front.delivery_bytes(self.tag)

@@ -2,9 +2,9 @@
 
 import asyncio
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from typing import Final
+from typing import ClassVar
 
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.messages.shard import Delivered, Qos
@@ -16,26 +16,25 @@ from shardmq.gateway.session.groups.member import Member, MembersChannel, Member
 from shardmq.gateway.session.groups.partition import MemberPartition
 from shardmq.gateway.session.groups.permits import PERMITS_MAX, ROTATE_SECONDS, Permits, even_share
 from shardmq.gateway.session.groups.subscription import Subscription
+from shardmq.gateway.session.groups.unproven import SharedConsumer
 from shardmq.gateway.session.prefetch import PAUSED
-
-LOST: Final = -1
-"""The `lives` of a member some of whose acks had no effect."""
 
 
 class SharedMember(Member):
     """A member of a shared group.
 
     Attributes:
-        acked_in: the `lives` in which the first ack was sent of which nobody knows that it is on disk; None for none.
+        has_lost_acks: whether acks had no effect in a partition that it does not have any more.
     """
 
-    __slots__ = ("_early", "_is_looked_at", "_is_rotated", "_permits", "_turn", "acked_in")
+    __slots__ = ("_early", "_is_looked_at", "_is_rotated", "_permits", "_turn", "has_lost_acks")
+    consumer_kind: ClassVar[type[Consumer]] = SharedConsumer
 
     def __init__(
         self, client: Client, channel: MembersChannel, subscription: Subscription, tag: str, owner: MembersOwner
     ) -> None:
         super().__init__(client, channel, subscription, tag, owner)
-        self.acked_in: int | None = None
+        self.has_lost_acks = False
         self._early: list[tuple[Consumer, int, Delivered]] | None = []  # came before all shards had answered
         self._permits: Permits[Consumer] | None = None  # where there is a prefetch, and there may be several partitions
         self._is_looked_at = self._is_rotated = False  # in a while
@@ -94,28 +93,18 @@ class SharedMember(Member):
 
     def after_settling(self) -> None:
         """Hand out what has waited, let go of partitions, and move permits that are free."""
-        if self.acked_in is None:
-            self.acked_in = self.lives
         super().after_settling()
         if self._permits is not None:
             self._permits.settled()
             self._look_later()
 
-    @property
-    def lives(self) -> int:
-        """Return how often the shards of its partitions went away, all together."""
-        return sum([part.consumer.link.life for part in self.partitions.values()])
-
-    def take_unproven(self) -> int | None:
-        """Take the `lives` in which all acks were sent of which nobody knew yet that they are on disk.
-
-        Where they are others once the shards have answered, acks were lost. None where there are no such acks.
-        """
-        acked_in, self.acked_in = self.acked_in, None
-        for part in self.partitions.values():
-            if part.consumer.acks_lost:
-                part.consumer.acks_lost, acked_in = False, LOST
-        return acked_in
+    def consumers_of(self, queues: Collection[int]) -> Iterable[SharedConsumer]:
+        """Return the consumers of those of these partitions that it has."""
+        for queue in queues:
+            part = self.partitions.get(queue)
+            if part is not None:
+                assert isinstance(part.consumer, SharedConsumer), "its partitions have no others"
+                yield part.consumer
 
     def drop(self, part: MemberPartition) -> None:
         """Forget a partition: acks of what the client has of it are ignored."""

@@ -21,6 +21,7 @@ class ServerProperties(msgspec.Struct, frozen=True):
         record_keys: whether it takes publishes in which each message has a routing key of its own.
         growth: a number that rises whenever a topic gets partitions; 0 where it tells of none.
         host: the name of its host, in a broker on several hosts; "" in others.
+        partition_offsets: whether it tells where a group is in some partitions alone.
     """
 
     product: str = ""
@@ -34,6 +35,7 @@ class ServerProperties(msgspec.Struct, frozen=True):
     record_keys: bool = False
     growth: int = 0
     host: str = ""
+    partition_offsets: bool = False
 
 
 class QueuePlace(msgspec.Struct, frozen=True):

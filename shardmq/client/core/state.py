@@ -19,9 +19,10 @@ from shardmq.errors import ChannelError, ResourceLocked, ShardmqError
 from shardmq.limits import CHANNELS_MAX, MESSAGE_BYTES_HIGHEST, frame_bytes_max
 from shardmq.protocol.native.frames import FrameReader
 from shardmq.protocol.native.operations.basic import BasicCancel, BasicDeliver, BasicNack
-from shardmq.protocol.native.operations.codec import encode
+from shardmq.protocol.native.operations.codec import encode, encode_without_last
 from shardmq.protocol.native.operations.connection import ChannelClose, ChannelOpen
 from shardmq.protocol.native.operations.fields import ClientRequest, Operation
+from shardmq.protocol.native.operations.offsets import GroupOffsets
 from shardmq.protocol.native.operations.publishing import encode_publish
 
 PUMP_BYTES: Final = 1 << 20
@@ -304,7 +305,9 @@ class ConnectionState:
     def send_request(self, pending: PendingRequest[Any]) -> None:
         """Number a request and send it; its reply waits for the answer."""
         number = self.last_request + 1
-        self.outgoing.append(encode(replace(pending.operation, request=number)))
+        operation = replace(pending.operation, request=number)
+        is_known = type(operation) is not GroupOffsets or self.server.partition_offsets
+        self.outgoing.append(encode(operation) if is_known else encode_without_last(operation))
         self.last_request = number
         self.pending[number] = pending
 

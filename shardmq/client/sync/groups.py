@@ -132,21 +132,28 @@ class GroupConsumer:
     def commit(self) -> dict[int, int]:
         """Acknowledge all that was handed out, and wait until that is on disk.
 
+        Only the partitions are asked of which something was handed out since the last commit: what others have, or
+        has nothing new, may be away or out of service.
+
         Returns:
-            By partition, the offset of the message that the group reads next.
+            By partition, of those, the offset of the message that the group reads next.
 
         Raises:
             PreconditionFailed: not all of it is acknowledged: partitions were taken from this consumer, or their shard
                 was away. What is not comes again, here or to another member; go on, or close the consumer.
+            Unavailable: one of those partitions cannot answer now; what of the others was acknowledged stays so.
         """
-        had_acks = bool(self._member.handed_out.held())
-        self._member.handed_out.ack_all()
-        rows = self._ask(groups.group_offsets(self._topic, self._group))
+        member = self._member
+        had_acks = bool(member.handed_out.held())
+        member.handed_out.ack_all()
+        partitions = member.uncommitted(is_shared=self._is_shared)
+        rows = self._ask(groups.group_offsets(self._topic, self._group, partitions))
         offsets = {row["partition"]: row["offset"] for row in rows if row["offset"] is not None}
         if self._is_shared:
-            self._member.check_acked(self._topic, self._group, had_acks)
+            member.check_acked(self._topic, self._group, had_acks)
         else:
-            self._member.check_committed(self._topic, self._group, offsets)
+            member.check_committed(self._topic, self._group, offsets)
+        member.note_commit(partitions)
         return offsets
 
     def close(self) -> None:

@@ -56,6 +56,7 @@ class Membership:
         self.repeated: set[int] = set()
         self.is_transactional = False
         self.ended: Ended | None = None
+        self._fresh: set[int] = set()  # partitions of which messages were handed out since the last commit
         self._gone: set[int] = set()  # taken partitions: what of theirs was on its way goes to others
         self._committed: dict[int, int] = {}  # by partition, the offset below which a transaction has committed
         self._channel = channel
@@ -106,6 +107,21 @@ class Membership:
         for first, last in tags:
             self.handed_out.ack(first, last)
 
+    def uncommitted(self, *, is_shared: bool) -> list[int]:
+        """The partitions of which something was handed out since the last commit, and which were not taken since.
+
+        Args:
+            is_shared: whether the group is: no partitions are taken from its members.
+        """
+        return sorted(self._fresh if is_shared else self._fresh & self.read.keys())
+
+    def note_commit(self, partitions: Iterable[int]) -> None:
+        """Note that all that was handed out of partitions is committed, or nacked."""
+        self._fresh.difference_update(partitions)
+        frame = None if self._current is None else self._current.frame
+        if frame is not None and self._partition >= 0 and self._at < (frame.offset or 0) + frame.count:
+            self._fresh.add(self._partition)  # the rest of the delivery in hand is still to be handed out
+
     def check_acked(self, topic: str, group: str, had_acks: bool) -> None:
         """Check that the acks of what was handed out went to a broker that knew it.
 
@@ -135,7 +151,8 @@ class Membership:
             PreconditionFailed: acks had no effect: partitions were lost before, or their shard was away.
         """
         behind = []
-        for number, offset in sorted(self.read.items()):
+        for number in self.uncommitted(is_shared=False):
+            offset = self.read[number]
             at = offsets.get(number, 0)
             waits_at = self.handed_out.waits_at(number, at)
             if at < offset and (waits_at is None or at < waits_at):
@@ -276,6 +293,7 @@ class Membership:
         entry.settler = self.handed_out
         self._at = entry.frame.offset or 0
         self.handed_out.take_in_hand(entry, self._partition, self._at)
+        self._fresh.add(self._partition)
         self._current = entry
         return entry
 

@@ -36,14 +36,15 @@ def group_commit(topic: str, group: str, offsets: Mapping[int, int]) -> Request[
     return Request(what, nothing, GroupCommit(0, 0, topic, group, list(offsets.items())))
 
 
-def group_offsets(topic: str, group: str) -> Request[list[dict[str, Any]]]:
-    """Ask where a group is."""
+def group_offsets(topic: str, group: str, partitions: list[int] | None = None) -> Request[list[dict[str, Any]]]:
+    """Ask where a group is, in some partitions or in all; brokers of earlier versions tell of all."""
     _check(topic, group)
 
     def shape(result: object) -> list[dict[str, Any]]:
         return converted(result, list[dict[str, Any]], "GroupOffsets")
 
-    return Request(f"asking for group '{group}' of topic '{topic}'", shape, GroupOffsets(0, 0, topic, group))
+    operation = GroupOffsets(0, 0, topic, group, partitions)
+    return Request(f"asking for group '{group}' of topic '{topic}'", shape, operation)
 
 
 def group_reset(

@@ -172,6 +172,12 @@ def encode(operation: Operation) -> bytes:
     return HEADER.pack(TYPES[type(operation)], len(payload)) + payload
 
 
+def encode_without_last(operation: Operation) -> bytes:
+    """Encode an operation without its last field, for a peer that does not know it: there it has its default."""
+    payload = _pack(msgspec.structs.astuple(operation)[:-1])
+    return HEADER.pack(TYPES[type(operation)], len(payload)) + payload
+
+
 def decode(kind: int, payload: memoryview | bytes, senders: frozenset[type[Operation]]) -> Operation:
     """The operation in a frame.
 

@@ -62,12 +62,17 @@ class GroupOffsets(ClientRequest, frozen=True):
     """Ask where a group is. The answer is Ok: a list of tables, one for each partition, in order.
 
     What was acknowledged before on the same channel is counted, and on disk.
+
+    With `partitions`, only these are told of, and asked. Where consumers of a shared group on the channel are meant,
+    only those of them are told of in which these have acknowledged something since it was asked for. Servers that do
+    not say `partition_offsets` in the answer to ConnectionOpen do not know the field.
     """
 
     after_loss = AfterLoss.ASK_AGAIN
 
     topic: Name
     group: Name
+    partitions: list[Partition] | None = None
 
 
 class GroupReset(ClientRequest, frozen=True):

@@ -331,3 +331,48 @@ def test_of_many_ranges_that_were_nacked_all_between_them_counts_as_nacked(membe
         message.nack()
     assert is_behind(member, {0: 0}) == [0]
     assert is_behind(member, {0: 1}) == is_behind(member, {0: 10}) == is_behind(member, {0: total}) == []
+
+
+def test_a_commit_is_about_partitions_of_which_something_was_handed_out_since_the_last(
+    member: Membership, heard: Heard
+) -> None:
+    member.assigned([(0, 0), (1, 0), (2, 0)])
+    taken(member, delivery(1, 2, 0, 0, heard), delivery(3, 2, 1, 0, heard))
+    assert member.uncommitted(is_shared=False) == [0, 1]
+    assert is_behind(member, {0: 2, 1: 0}) == [1]
+    member.note_commit([0, 1])
+    assert member.uncommitted(is_shared=False) == []
+    assert is_behind(member, {}) == [], "nothing is new"
+    assert len(taken(member, delivery(5, 1, 1, 2, heard))) == 1
+    assert member.uncommitted(is_shared=False) == [1]
+    member.revoked([1], is_lost=True)
+    assert isinstance(member.change(), Revoked)
+    member.abandon([1])
+    assert member.uncommitted(is_shared=False) == []
+
+
+def test_the_rest_of_a_delivery_is_committed_by_the_next_commit(member: Membership, heard: Heard) -> None:
+    member.assigned([(3, 7)])
+    assert isinstance(member.change(), Assigned)
+    member.deliver(delivery(1, 4, 3, 7, heard))
+    assert member.message() is not None
+    member.note_commit(member.uncommitted(is_shared=False))
+    assert member.uncommitted(is_shared=False) == [3]
+    batch = member.batch()
+    assert batch is not None
+    assert len(batch) == 3
+    member.note_commit([3])
+    assert member.uncommitted(is_shared=False) == []
+    again = delivery(5, 1, 3, 9, heard)
+    again.frame = replace(again.frame, redelivered=True)
+    taken(member, again)
+    assert member.uncommitted(is_shared=False) == [3]
+
+
+def test_a_member_of_a_shared_group_is_told_of_no_partitions_and_knows_whose_messages_it_had(
+    member: Membership, heard: Heard
+) -> None:
+    taken(member, delivery(1, 2, 5, 0, heard), delivery(3, 1, 0, 9, heard))
+    assert member.uncommitted(is_shared=True) == [0, 5]
+    member.note_commit([0, 5])
+    assert member.uncommitted(is_shared=True) == []

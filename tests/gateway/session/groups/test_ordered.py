@@ -28,6 +28,7 @@ from shardmq.protocol.native.operations.basic import (
 from shardmq.protocol.native.operations.connection import ChannelClose, Ok, Refused
 from shardmq.protocol.native.operations.groups import GroupAssigned, GroupRevoked
 from shardmq.protocol.native.operations.groups import GroupReleased as ClientReleased
+from shardmq.protocol.native.operations.offsets import GroupOffsets
 from tests.gateway.membership import IN_GROUP, Guest, StartStage, stage_of
 from tests.gateway.rawclient import RawClient
 
@@ -255,6 +256,48 @@ def test_partitions_of_which_the_client_invents_the_release_stay(guest: Guest) -
     guest.client.send(ClientReleased(1, "c", [0, 5]), ClientReleased(1, "nobody", [0]))
     guest.deliver(asked.consumer, 0, 1)
     assert guest.hear(BasicDeliver).partition == 0
+
+
+def begin_at(guest: Guest, offset: int) -> None:
+    """Consume as a member of the group, which is to begin at an offset if it is new."""
+    guest.client.send(BasicConsume(1, 1, "orders", "c", arguments={**IN_GROUP, "x-stream-offset": offset}))
+
+
+def test_a_group_that_exists_is_joined_while_a_partition_cannot_answer(guest: Guest) -> None:
+    begin_at(guest, 5)
+    state = PartitionState(0, 9, 0, 0, 0, [GroupState("billing", False, 7, 3)])
+    assert guest.answer(InspectPartition, state).with_damaged
+    guest.answer(InspectPartition, (ReplyCode.RESOURCE_ERROR, "out of service"))
+    joined = guest.news(JoinGroup)
+    assert guest.hear(Ok).result == {"consumer": "c"}
+    asked = guest.assign(joined.member.member, (1, 4), (2, 4))
+    begin = [(each.queue, each.group and (each.group.begin.begin, each.group.begin.number)) for each in asked]
+    assert begin == [(1, ("offset", 5)), (2, ("first", 0))], (
+        "nothing is passed over where it is not known what is there"
+    )
+
+
+def test_a_group_whose_cursor_is_damaged_is_not_new(guest: Guest) -> None:
+    begin_at(guest, 50)
+    damaged = PartitionState(0, 9, 0, 0, 0, [GroupState("billing", None, 0, 0, is_damaged=True)])
+    for state in (PartitionState(0, 9, 0, 0, 0, []), damaged):
+        guest.answer(InspectPartition, state)
+    assert guest.news(JoinGroup)
+
+
+def test_a_group_that_may_be_new_does_not_begin_while_a_partition_cannot_answer(guest: Guest) -> None:
+    begin_at(guest, 5)
+    guest.answer(InspectPartition, PartitionState(0, 9, 0, 0, 0, []))
+    guest.answer(InspectPartition, (ReplyCode.RESOURCE_ERROR, "out of service"))
+    assert guest.hear(Refused).text == "out of service"
+
+
+def test_where_a_group_is_in_some_partitions_is_asked_of_their_shards_alone(guest: Guest) -> None:
+    guest.client.send(GroupOffsets(1, 1, "orders", "billing", [1, 1]))
+    assert guest.answer(InspectPartition, PartitionState(0, 9, 0, 0, 0, [])).queue == 2
+    assert [(row["partition"], row["end"]) for row in guest.hear(Ok).result] == [(1, 9)]
+    guest.client.send(GroupOffsets(2, 1, "orders", "billing", [2]))
+    assert guest.hear(Refused).code == ReplyCode.NOT_FOUND
 
 
 def test_a_partition_is_tried_again_for_as_long_as_it_takes() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from shardmq.bus.messages.base import Answer, Refusal
-from shardmq.bus.messages.groups import Declined, Starved
+from shardmq.bus.messages.groups import Declined, GroupState, InspectPartition, PartitionState, Starved
 from shardmq.bus.messages.shard import Ack, Cancel, Cancelled, Consume, Nack, Qos, Release, Renew
 from shardmq.errors import ReplyCode
 from shardmq.protocol.native.operations.basic import (
@@ -19,6 +19,7 @@ from shardmq.protocol.native.operations.basic import (
     BasicRenew,
 )
 from shardmq.protocol.native.operations.connection import Ok, Refused
+from shardmq.protocol.native.operations.offsets import GroupOffsets
 from shardmq.topology.changes import QueueAdded, TopicPut
 from shardmq.topology.entities import Queue, Topic
 from tests.gateway.membership import IN_GROUP, STREAM, Guest, StartStage, stage_of
@@ -102,6 +103,40 @@ def test_damage_in_a_partition_ends_the_consumer_and_says_why(guest: Guest) -> N
     one, _ = consume(guest)
     guest.stage.say(0, Cancelled(one.consumer, "partition 'orders-0' is damaged"))
     assert guest.hear(BasicCancelled).text == "partition 'orders-0' is damaged"
+
+
+def ask_for(guest: Guest, request: int, *partitions: int) -> None:
+    """The client asks where the group is in partitions."""
+    guest.client.send(GroupOffsets(request, 1, "orders", "billing", list(partitions)))
+
+
+def test_a_commit_asks_only_where_something_was_acknowledged_since_the_last(guest: Guest) -> None:
+    one, other = consume(guest)
+    for asked in (one, other):
+        guest.deliver(asked.consumer, 0, 2)
+        guest.hear(BasicDeliver)
+    guest.client.send(BasicAck(1, [(1, 1)]))
+    ask_for(guest, 5, 0, 1)
+    state = PartitionState(0, 2, 0, 0, 0, [GroupState("billing", True, 1, 0)])
+    assert guest.answer(InspectPartition, state) == InspectPartition(1, "billing")
+    assert [(row["partition"], row["offset"]) for row in guest.hear(Ok).result] == [(0, 1)]
+    guest.client.send(BasicAck(1, [(3, 3)]))
+    ask_for(guest, 6, 0)
+    assert guest.hear(Ok).result == []
+    ask_for(guest, 7, 0, 1)
+    assert guest.answer(InspectPartition, (ReplyCode.RESOURCE_ERROR, "hung")).queue == 2
+    assert guest.hear(Refused).text == "hung"
+    ask_for(guest, 8, 0, 1)
+    assert guest.answer(InspectPartition, state).queue == 2, "nothing was proven"
+    assert [row["partition"] for row in guest.hear(Ok).result] == [1]
+
+
+def test_where_a_shared_group_is_everywhere_is_asked_of_all_shards(guest: Guest) -> None:
+    consume(guest)
+    guest.client.send(GroupOffsets(9, 1, "orders", "billing"))
+    states = [PartitionState(0, 2, 0, 0, 0, [GroupState("billing", True, at, 0)]) for at in (1, 2)]
+    assert [guest.answer(InspectPartition, state).queue for state in states] == [1, 2]
+    assert [row["offset"] for row in guest.hear(Ok).result] == [1, 2]
 
 
 def test_a_cancelled_consumer_gets_no_more_and_settles_what_it_has(guest: Guest) -> None:
