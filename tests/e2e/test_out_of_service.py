@@ -164,7 +164,7 @@ def repaired(folder: Path) -> None:
     assert "all is well" in store_command("check", str(folder), code=0)
 
 
-def test_streams_out_of_service_hide_no_groups(tmp_path: Path) -> None:
+def test_streams_out_of_service_hide_no_groups_and_stop_none_in_other_partitions(tmp_path: Path) -> None:
     with Broker(tmp_path / "data", shards=1, management=True) as broker:
         with shardmq.connect(broker.url) as connection, connection.channel() as channel:
             channel.queue_declare("hurt", durable=True, arguments={"x-queue-type": "stream"})
@@ -184,6 +184,13 @@ def test_streams_out_of_service_hide_no_groups(tmp_path: Path) -> None:
             rows = [(row["topic"], row["group"], row["lag"], row["unknown"]) for row in connection.topology("groups")]
             assert rows == [("wide", "left", 3, [1])]
             are_told_of(broker)
+            for group, is_shared in (("ordered", False), ("shared", True)):
+                with channel.group_consumer(
+                    "wide", group, start="earliest", auto_commit=False, shared=is_shared
+                ) as consumer:
+                    found: list[bytes] = []
+                    until(lambda: found.extend(each.body for each in consumer.poll(1)) or len(found) == 3, "all come")  # noqa: B023
+                    assert consumer.commit() == {0: 3}
 
 
 def are_told_of(broker: Broker) -> None:

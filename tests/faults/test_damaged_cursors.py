@@ -11,11 +11,12 @@ from shardmq.errors import PreconditionFailed, Unavailable
 from shardmq.shards.storage.schema import REPLACED
 from shardmq.storage.checksums import CHECKSUM_BYTES
 from tests.conftest import StartBroker
-from tests.e2e.traffic import numbers, until
+from tests.e2e.traffic import numbers, publish_all, until
 
 from .test_flipped_bits import Flip, cursors, run_command
 
 COUNT = 20
+KINDS = ("ordered", "shared")
 TOPICS = ("wrong-value", "wrong-key")
 """What is wrong of the cursor of their group; a key with a wrong bit is another name."""
 
@@ -109,3 +110,45 @@ def test_a_reset_gives_a_group_another_cursor_in_place_of_a_damaged_one(
     broker.stop()
     assert run_command("store", "check", str(folder)).returncode == 0
     assert set(set_aside(folder)) == damaged
+
+
+def read_all(channel: shardmq.Channel, topic: str) -> None:
+    """A topic of two partitions, which a group has read; the group's kind is the topic's name."""
+    channel.topic_declare(topic, 2)
+    for number in range(2):
+        publish_all(channel, f"{topic}-{number}", numbers(0, COUNT))
+    with channel.group_consumer(
+        topic, "readers", start="earliest", auto_commit=False, shared=topic == "shared"
+    ) as consumer:
+        bodies_of(consumer, 2 * COUNT)
+        assert consumer.commit() == {0: COUNT, 1: COUNT}
+
+
+def test_a_group_goes_on_in_other_partitions_and_with_a_reset_in_the_one_with_a_damaged_cursor(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    folder = tmp_path / "data"
+    broker = start_broker(shards=1, data_dir=folder)
+    with shardmq.connect(broker.url, timeout=20) as connection, connection.channel() as channel:
+        for kind in KINDS:
+            read_all(channel, kind)
+        ids = {row["name"]: row["id"] for row in connection.status()["queues"]}
+        broker.stop()
+        for kind in KINDS:
+            flip(folder, "wrong-value", ids[f"{kind}-1"])
+        broker.start()
+        consumers = []
+        for kind in KINDS:
+            for number in range(2):
+                publish_all(channel, f"{kind}-{number}", numbers(COUNT, 2 * COUNT))
+            is_shared = kind == "shared"
+            consumers.append(channel.group_consumer(kind, "readers", start=0, auto_commit=False, shared=is_shared))
+        for consumer in consumers:
+            assert bodies_of(consumer, COUNT) == numbers(COUNT, 2 * COUNT)
+            assert consumer.commit() == {0: 2 * COUNT}
+        for kind in KINDS:
+            assert channel.group_reset(kind, "readers", COUNT + 5, [1]) == {1: (None, COUNT + 5)}
+        for consumer in consumers:
+            assert bodies_of(consumer, COUNT - 5) == numbers(COUNT + 5, 2 * COUNT)
+            assert consumer.commit() == {1: 2 * COUNT}
+            consumer.close()

@@ -8,10 +8,13 @@ new, partitions that cannot answer are none of its business yet.
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from msgspec.structs import replace
+
 from shardmq.bus.coordinator_link import Outcome
 from shardmq.bus.messages.groups import InspectPartition, PartitionState
 from shardmq.bus.messages.streams import Reading
 from shardmq.errors import OffsetOutOfRange, RequestError
+from shardmq.gateway.links.consumer import Consumer
 from shardmq.gateway.session.client import Client
 from shardmq.gateway.session.groups.subscription import Subscription
 
@@ -24,11 +27,12 @@ class Beginning:
         subscription: what it asks for.
     """
 
-    __slots__ = ("_client", "_subscription", "_within")
+    __slots__ = ("_client", "_since_ms", "_subscription", "_within")
 
     def __init__(self, client: Client, subscription: Subscription) -> None:
         self._client = client
         self._subscription = subscription
+        self._since_ms = client.state.now_ms
         self._within: frozenset[int] = frozenset()  # partitions that have the offset
 
     def look(self, queues: Sequence[int], then: Callable[[RequestError | None], None]) -> None:
@@ -67,6 +71,17 @@ class Beginning:
         if reading.begin != "offset" or queue in self._within:
             return reading
         return Reading("first", 0, reading.tags, reading.has_untagged)
+
+    def come_late(self, consumer: Consumer) -> None:
+        """Have the group begin in a partition that could not be read before, where it would have begun then.
+
+        What has come since its member joined is not passed over.
+        """
+        group = consumer.group
+        assert group is not None, "members consume as their groups"
+        if group.begin.begin == "next":
+            begin = Reading("time", self._since_ms, group.begin.tags, group.begin.has_untagged)
+            consumer.group = replace(group, begin=begin)
 
     def _compare(
         self, queues: Sequence[int], states: dict[int, PartitionState], failure: RequestError | None

@@ -136,4 +136,5 @@ class OrderedMember(Member):
 
     def _retry(self, part: MemberPartition) -> None:
         if self.has(part) and not part.is_leaving:
+            self._beginning.come_late(part.consumer)
             self._begin(part)

@@ -1,4 +1,8 @@
-"""A member of a shared group: it has all partitions, as all other members do, and splits its prefetch over them."""
+"""A member of a shared group: it has all partitions, as all other members do, and splits its prefetch over them.
+
+A partition that is out of service, or whose group is out of service there, it has again when its shard can serve it.
+Until then it goes on with the others.
+"""
 
 import asyncio
 import zlib
@@ -8,12 +12,12 @@ from typing import ClassVar
 
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.messages.shard import Delivered, Qos
-from shardmq.errors import NotFound, RequestError
+from shardmq.errors import NotFound, ReplyCode, RequestError
 from shardmq.gateway.links.consumer import Consumer
 from shardmq.gateway.links.requests import FOREVER
 from shardmq.gateway.session.client import Client
 from shardmq.gateway.session.groups.member import Member, MembersChannel, MembersOwner
-from shardmq.gateway.session.groups.partition import MemberPartition
+from shardmq.gateway.session.groups.partition import MemberPartition, retry_seconds
 from shardmq.gateway.session.groups.permits import PERMITS_MAX, ROTATE_SECONDS, Permits, even_share
 from shardmq.gateway.session.groups.subscription import Subscription
 from shardmq.gateway.session.groups.unproven import SharedConsumer
@@ -27,7 +31,7 @@ class SharedMember(Member):
         has_lost_acks: whether acks had no effect in a partition that it does not have any more.
     """
 
-    __slots__ = ("_early", "_is_looked_at", "_is_rotated", "_permits", "_turn", "has_lost_acks")
+    __slots__ = ("_early", "_is_looked_at", "_is_rotated", "_permits", "_retries", "_turn", "has_lost_acks")
     consumer_kind: ClassVar[type[Consumer]] = SharedConsumer
 
     def __init__(
@@ -35,42 +39,51 @@ class SharedMember(Member):
     ) -> None:
         super().__init__(client, channel, subscription, tag, owner)
         self.has_lost_acks = False
+        self._retries: dict[int, int] = {}  # by queue: how often partitions were tried again that it does not have yet
         self._early: list[tuple[Consumer, int, Delivered]] | None = []  # came before all shards had answered
         self._permits: Permits[Consumer] | None = None  # where there is a prefetch, and there may be several partitions
         self._is_looked_at = self._is_rotated = False  # in a while
         self._turn = zlib.crc32(self.name.encode())
 
     def join(self, reply: Reply) -> None:
-        """Consume from all partitions; the outcome is the consumer's tag, or the first error that refused one."""
+        """Consume from all partitions; the outcome is the consumer's tag, or the error that refused it."""
         self.client.state.memberships.watch(self)
         waiting = set(self.topic_partitions)
-        failure: RequestError | None = None
+        refused: dict[MemberPartition, RequestError] = {}
 
         def started(part: MemberPartition, outcome: Outcome) -> None:
-            nonlocal failure
             waiting.discard(part.consumer.queue)
             if isinstance(outcome, RequestError):
-                failure = failure or outcome
+                refused[part] = outcome
             self._started(part, outcome)
             if not waiting:
-                answer()
-
-        def answer() -> None:
-            early, self._early = self._early or [], None
-            if failure is not None and self.is_open:
-                self.close()
-                self._owner.forget(self)
-            reply(failure if failure is not None else self.tag)
-            for consumer, life, delivered in early:
-                if life == consumer.link.life and consumer.queue in self.partitions:
-                    self.deliver(consumer, delivered)
-            self._look_later()
+                self._joined(refused, reply)
 
         if not waiting:
-            failure = NotFound(f"no topic or stream '{self.subscription.topic}' in vhost '{self.client.vhost}'")
-            answer()
+            self.close()
+            self._owner.forget(self)
+            reply(NotFound(f"no topic or stream '{self.subscription.topic}' in vhost '{self.client.vhost}'"))
+            return
         for part in [self.add(queue, number, 0) for number, queue in enumerate(self.topic_partitions)]:
             part.consumer.link.start(part.consumer, partial(started, part))
+
+    def _joined(self, refused: dict[MemberPartition, RequestError], reply: Reply) -> None:
+        """Tell the client whether it has joined, as all shards have answered, and hand out what came before that."""
+        early, self._early = self._early or [], None
+        failure = next((error for error in refused.values() if not _is_passing(error)), None)
+        if failure is None and refused.keys() >= set(self.partitions.values()):
+            failure = next(iter(refused.values()), None)  # nothing is left to consume from
+        if failure is not None and self.is_open:
+            self.close()
+            self._owner.forget(self)
+        reply(failure if failure is not None else self.tag)
+        for part, error in refused.items():
+            if self.has(part):
+                self.lost(part, error)
+        for consumer, life, delivered in early:
+            if life == consumer.link.life and consumer.queue in self.partitions:
+                self.deliver(consumer, delivered)
+        self._look_later()
 
     def deliver(self, consumer: Consumer, delivered: Delivered) -> None:
         """Take messages of a partition; the client gets none before it knows that its consumer runs."""
@@ -117,9 +130,8 @@ class SharedMember(Member):
         if self.is_ending:
             return
         for number, queue in enumerate(self.topic_partitions):
-            if queue not in self.partitions:
-                part = self.add(queue, number, 0)
-                part.consumer.link.start(part.consumer, partial(self._resumed, part), FOREVER)
+            if queue not in self.partitions and queue not in self._retries:
+                self._begin(self.add(queue, number, 0))
 
     def quit(self) -> None:
         """Leave the group: nothing is held any more."""
@@ -129,12 +141,46 @@ class SharedMember(Member):
         """Note nothing: others have the partition, too."""
 
     def lost(self, part: MemberPartition, fault: RequestError | None) -> None:
-        """Give up a partition whose queue is deleted. What is damaged ends the member, as it ends other consumers."""
+        """Give up a partition that a shard has taken away: for good, or until it can be served again.
+
+        The member ends with its last partition, and where it is refused for another reason.
+        """
+        consumer = part.consumer
+        self.has_lost_acks |= fault is not None and (consumer.acks_lost or consumer.acked_in is not None)
         self.drop(part)
-        if fault is not None or (not self.partitions and not self.is_ending):
-            self.end(fault)
+        if fault is None:
+            self._retries.pop(consumer.queue, None)
+            is_over = not (self.partitions or self._retries or self.is_ending)
         else:
-            self._advance()
+            is_over = not (_is_passing(fault) and (self.partitions or self.is_ending))
+        if is_over:
+            self.end(fault)
+            return
+        if fault is not None:
+            self._try_later(consumer.queue)
+        self._advance()
+
+    def _try_later(self, queue: int) -> None:
+        """Try in a while whether a partition can be served again."""
+        retries = self._retries.get(queue, 0)
+        self._retries[queue] = retries + 1
+        asyncio.get_running_loop().call_later(retry_seconds(retries), self._try_again, queue)
+
+    def _try_again(self, queue: int) -> None:
+        if not self.is_open or self.is_ending:
+            return
+        queues = self.topic_partitions
+        if queue in queues:
+            part = self.add(queue, queues.index(queue), 0)
+            self._beginning.come_late(part.consumer)
+            self._begin(part)
+            return
+        del self._retries[queue]
+        if not (self.partitions or self._retries):
+            self.end(None)  # its topic was deleted
+
+    def _begin(self, part: MemberPartition) -> None:
+        part.consumer.link.start(part.consumer, partial(self._resumed, part), FOREVER)
 
     def _started(self, part: MemberPartition, outcome: Outcome) -> None:
         if isinstance(outcome, RequestError):
@@ -144,7 +190,9 @@ class SharedMember(Member):
 
     def _resumed(self, part: MemberPartition, outcome: Outcome) -> None:
         self._started(part, outcome)
-        if isinstance(outcome, RequestError) and self.has(part):
+        if not isinstance(outcome, RequestError):
+            self._retries.pop(part.consumer.queue, None)
+        elif self.has(part):
             self.lost(part, None if isinstance(outcome, NotFound) else outcome)
 
     @property
@@ -216,3 +264,8 @@ class SharedMember(Member):
         if self._permits is not None and self.is_open:
             self._permits.rotate()
             self._look_later()
+
+
+def _is_passing(error: RequestError) -> bool:
+    """Whether a partition may be served later that was refused so: it is out of service, or its shard is away."""
+    return error.code == ReplyCode.RESOURCE_ERROR

@@ -8,6 +8,7 @@ from shardmq.bus.messages.base import Answer, Refusal
 from shardmq.bus.messages.groups import Declined, GroupState, InspectPartition, PartitionState, Starved
 from shardmq.bus.messages.shard import Ack, Cancel, Cancelled, Consume, Nack, Qos, Release, Renew
 from shardmq.errors import ReplyCode
+from shardmq.gateway.session.groups import partition
 from shardmq.protocol.native.operations.basic import (
     BasicAck,
     BasicCancel,
@@ -20,7 +21,7 @@ from shardmq.protocol.native.operations.basic import (
 )
 from shardmq.protocol.native.operations.connection import Ok, Refused
 from shardmq.protocol.native.operations.offsets import GroupOffsets
-from shardmq.topology.changes import QueueAdded, TopicPut
+from shardmq.topology.changes import QueueAdded, QueueRemoved, TopicPut, TopicRemoved
 from shardmq.topology.entities import Queue, Topic
 from tests.gateway.membership import IN_GROUP, STREAM, Guest, StartStage, stage_of
 from tests.gateway.rawclient import RawClient
@@ -99,10 +100,68 @@ def test_a_deleted_topic_ends_the_consumer_with_its_last_partition(guest: Guest)
     assert guest.hear(BasicCancelled) == BasicCancelled(1, "c")
 
 
-def test_damage_in_a_partition_ends_the_consumer_and_says_why(guest: Guest) -> None:
-    one, _ = consume(guest)
-    guest.stage.say(0, Cancelled(one.consumer, "partition 'orders-0' is damaged"))
+def test_damage_in_its_last_partition_ends_the_consumer_and_says_why(guest: Guest) -> None:
+    one, other = consume(guest)
+    guest.stage.say(0, Cancelled(other.consumer), Cancelled(one.consumer, "partition 'orders-0' is damaged"))
     assert guest.hear(BasicCancelled).text == "partition 'orders-0' is damaged"
+
+
+def test_damage_in_a_partition_leaves_the_others_and_it_is_tried_again(
+    guest: Guest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition, "RETRY_SECONDS", 0.01)
+    one, other = consume(guest)
+    guest.deliver(one.consumer, 0, 1)
+    guest.hear(BasicDeliver)
+    guest.stage.say(0, Cancelled(one.consumer, "partition 'orders-0' is damaged"))
+    assert guest.stage.expect(0, Release).consumer == one.consumer
+    guest.deliver(other.consumer, 4, 1)
+    assert guest.hear(BasicDeliver).partition == 1
+    guest.client.send(BasicAck(1, [(1, 2)]))  # the first had no effect
+    assert guest.stage.expect(0, Ack) == Ack(other.consumer, [(4, 5)])
+    refused = guest.answer(Consume, (ReplyCode.RESOURCE_ERROR, "still damaged"))
+    again = guest.answer(Consume, 0)
+    assert [(each.queue, each.group and each.group.begin.begin) for each in (refused, again)] == [(1, "first")] * 2
+    guest.deliver(again.consumer, 0, 1)
+    assert guest.hear(BasicDeliver).partition == 0
+
+
+def test_a_consumer_joins_without_a_partition_that_is_out_of_service_and_skips_nothing_of_it(
+    guest: Guest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition, "RETRY_SECONDS", 0.01)
+    guest.client.send(BasicConsume(1, 1, "orders", "c", False, 4, {**SHARED, "x-stream-offset": "next"}))
+    began_ms = guest.stage.state.now_ms
+    one, other = (guest.stage.expect(0, Consume) for _ in range(2))
+    guest.stage.say(0, Refusal(guest.stage.request(one), ReplyCode.RESOURCE_ERROR, "damaged"))
+    guest.deliver(other.consumer, 4, 1)
+    guest.stage.say(0, Answer(guest.stage.request(other), 4))
+    assert guest.hear(Ok).result == {"consumer": "c"}
+    assert guest.hear(BasicDeliver).partition == 1
+    again = guest.answer(Consume, 7)
+    assert again.group is not None
+    assert (again.queue, again.group.begin.begin) == (one.queue, "time"), "where the group would have begun"
+    assert abs(again.group.begin.number - began_ms) < 60_000
+    guest.deliver(again.consumer, 7, 1)
+    assert guest.hear(BasicDeliver).partition == 0
+
+
+def test_a_consumer_that_all_partitions_refuse_is_refused(guest: Guest) -> None:
+    guest.client.send(BasicConsume(1, 1, "orders", "c", arguments=SHARED))
+    for _ in range(2):
+        guest.answer(Consume, (ReplyCode.RESOURCE_ERROR, "out of service"))
+    assert guest.hear(Refused).text == "out of service"
+    consume(guest)  # the tag is free
+
+
+def test_a_partition_that_was_deleted_while_it_was_out_of_service_ends_a_consumer_without_others(
+    guest: Guest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition, "RETRY_SECONDS", 0.01)
+    one, other = consume(guest)
+    guest.stage.tell(TopicRemoved("/", "orders"), QueueRemoved("/", "orders-0"), QueueRemoved("/", "orders-1"))
+    guest.stage.say(0, Cancelled(one.consumer, "damaged"), Cancelled(other.consumer))
+    assert guest.hear(BasicCancelled) == BasicCancelled(1, "c")
 
 
 def ask_for(guest: Guest, request: int, *partitions: int) -> None:
@@ -129,6 +188,24 @@ def test_a_commit_asks_only_where_something_was_acknowledged_since_the_last(gues
     ask_for(guest, 8, 0, 1)
     assert guest.answer(InspectPartition, state).queue == 2, "nothing was proven"
     assert [row["partition"] for row in guest.hear(Ok).result] == [1]
+
+
+def test_acks_in_a_partition_that_was_taken_away_are_told_of_once(guest: Guest) -> None:
+    one, other = consume(guest)
+    for asked in (one, other):
+        guest.deliver(asked.consumer, 0, 2)
+        guest.hear(BasicDeliver)
+    guest.client.send(BasicAck(1, [(1, 1), (3, 3)]))
+    for asked in (one, other):
+        assert guest.stage.expect(0, Ack) == Ack(asked.consumer, [(0, 1)])
+    guest.stage.say(0, Cancelled(one.consumer, "damaged"))
+    guest.stage.expect(0, Release)
+    ask_for(guest, 9, 0, 1)
+    state = PartitionState(0, 2, 0, 0, 0, [GroupState("billing", True, 1, 0)])
+    assert guest.answer(InspectPartition, state).queue == 2
+    assert guest.hear(Refused).code == ReplyCode.PRECONDITION_FAILED
+    ask_for(guest, 10, 0, 1)
+    assert guest.hear(Ok).result == []
 
 
 def test_where_a_shared_group_is_everywhere_is_asked_of_all_shards(guest: Guest) -> None:
