@@ -5,6 +5,7 @@ a `ChannelError` ends the channel, a `ConnectionFault` the connection. Texts say
 """
 
 import re
+from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
@@ -140,6 +141,43 @@ class Unavailable(RequestError):
     """The process that would answer is not there now; trying again later is right."""
 
     code = ReplyCode.RESOURCE_ERROR
+
+
+class StillPreparing(Unavailable):
+    """Shards still read what a commit is to bring into queues, and get on. Committing again goes on waiting for them.
+
+    Attributes:
+        read: bytes of records that those which have not answered yet have read so far.
+        staged: bytes of records that they are to read.
+    """
+
+    read = staged = 0
+
+    def __init__(self, text: str, code: ReplyCode | None = None) -> None:
+        super().__init__(text, code)
+        found = _PREPARED.match(text)
+        if found is not None:
+            self.read, self.staged = int(found[1]), int(found[2])
+
+    @property
+    def left(self) -> int:
+        """Bytes of records that are still to be read."""
+        return self.staged - self.read
+
+    @classmethod
+    def of(cls, shards: Sequence[str], transaction: str, read: int, staged: int) -> Self:
+        """The error for a commit of the transaction of that name, for which these shards still read."""
+        who = f"{shards[0]} still reads" if len(shards) == 1 else f"{shards[0]} and {len(shards) - 1} more still read"
+        return cls(
+            f"{who} what was staged ({read} of {staged} bytes so far); nothing of transaction '{transaction}' is "
+            "decided: commit it again, it goes on from there"
+        )
+
+
+_PREPARED: Final = re.compile(
+    r"shard-\d+ (?:still reads|and \d+ more still read) what was staged \((\d+) of (\d+) bytes so far\)"
+)
+"""How such a text begins. Its code is that of `Unavailable`, so that clients of earlier versions ask again, too."""
 
 
 class InvalidRequest(RequestError):
@@ -300,6 +338,8 @@ def from_broker(error: _Error) -> _Error:
 def request_error(code: int, text: str) -> RequestError:
     """The exception for a refusal that arrived as a reply code and a text."""
     kind = _REQUEST_ERRORS.get(code)
+    if kind is Unavailable and _PREPARED.match(text):
+        kind = StillPreparing
     return from_broker(kind(text) if kind else RequestError(text, reply_code(code)))
 
 

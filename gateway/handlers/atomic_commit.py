@@ -23,6 +23,7 @@ What a full queue refuses (x-overflow reject-publish) refuses the commit, where 
 published to several, such a queue takes all, beyond its limit, as in all transactions of the broker.
 """
 
+import math
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -34,7 +35,15 @@ from msgspec.structs import replace
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.messages.shard import Ack, AtomicCommit, Nack, Publish
 from shardmq.bus.messages.transactions import Seal
-from shardmq.errors import NotFound, PreconditionFailed, ReplyCode, RequestError, Timeout, Unavailable
+from shardmq.errors import (
+    NotFound,
+    PreconditionFailed,
+    ReplyCode,
+    RequestError,
+    StillPreparing,
+    Timeout,
+    Unavailable,
+)
 from shardmq.gateway.handlers.replies import from_all
 from shardmq.gateway.links.consumer import ConsumerLink
 from shardmq.gateway.session.client import Client
@@ -327,8 +336,19 @@ class _Staged:
 
     def _commit(self, messages: int) -> None:
         client, self._is_asked = self._client, True
-        command = CommitTransaction(client.vhost, self._name, self._number, client.user, [(ATTEMPT, messages)])
-        client.perform(command, self._then(lambda _visible: self._decided(None)))
+        self._insist(CommitTransaction(client.vhost, self._name, self._number, client.user, [(ATTEMPT, messages)]))
+
+    def _insist(self, command: CommitTransaction, bytes_left: float = math.inf) -> None:
+        """Ask for the commit, again and again while shards get on with reading what was staged for it."""
+        ended = self._then(lambda _visible: self._decided(None))
+
+        def take(outcome: Outcome) -> None:
+            if isinstance(outcome, StillPreparing) and outcome.left < bytes_left:
+                self._insist(command, outcome.left)
+            else:
+                ended(outcome)
+
+        self._client.perform(command, take)
 
     def _give_up(self, refusal: RequestError | None) -> None:
         """Abort the transaction, unless it turns out that it was committed and only the answer was late."""

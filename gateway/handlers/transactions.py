@@ -2,8 +2,8 @@
 
     begin ─► coordinator       publish … ─► shards       seal ─► every shard, summed       commit, abort ─► coordinator
 
-The coordinator answers a commit in time, also where a shard has yet to follow the decision; a client that commits again
-then hears whether it is visible.
+The coordinator answers a commit in time, also where a shard still reads what was staged, or has yet to follow the
+decision; a client that commits again waits on, or hears whether it is visible.
 """
 
 from typing import Any, Final

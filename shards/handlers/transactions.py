@@ -11,55 +11,32 @@ A commit is prepared by reading what was staged: where something of it is damage
 damaged later, and what is for a queue out of service, stays staged; the rest joins its queues.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from shardmq.bus.listener import Responder
 from shardmq.bus.messages.groups import StageOffset
 from shardmq.bus.messages.shard import Publish, PublishRefusal
 from shardmq.bus.messages.transactions import FollowDecision, Prepare, Seal
-from shardmq.errors import ReplyCode, RequestError, RowDamaged
+from shardmq.errors import ReplyCode, RequestError
 from shardmq.limits import OFFSETS_FROM
 from shardmq.message.record_batch import OFFSETS
 from shardmq.ranges import RangeSet
-from shardmq.shards.handlers.decisions import READ_BYTES, Attempts, Decisions
+from shardmq.shards.handlers.decisions import Attempts, Decisions
 from shardmq.shards.handlers.delays import DelayedMessages
 from shardmq.shards.handlers.partitions.groups import Groups
 from shardmq.shards.handlers.partitions.staged_offsets import StagedOffset
 from shardmq.shards.state.attempts import StagedAttempt
+from shardmq.shards.state.preparations import Preparation, Preparations
 from shardmq.shards.state.shard import ShardState
 from shardmq.shards.storage.entries import Sealed, Staged, StagedPlace
 from shardmq.shards.storage.recovery import StoredState
-
-CHECK_BYTES: Final = 32 << 20
-"""About what one pass reads of what is to be committed, to see that it is what was written: some 10 ms."""
 
 ALL_BYTES: Final = 1 << 62
 """More than is staged."""
 
 NOT_SEALED: Final = -1
 """The answer to a Prepare for an attempt that may still take something."""
-
-
-@dataclass(slots=True)
-class _Check:
-    """A commit that is being prepared.
-
-    Attributes:
-        responder: who asked.
-        message: what for.
-        counts: the answer.
-        attempts: whose messages are still to be read.
-        since: the sequence at which the first of them goes on.
-    """
-
-    responder: Responder[list[int]]
-    message: Prepare
-    counts: list[int]
-    attempts: deque[int]
-    since: int = 0
 
 
 class Transactions:
@@ -79,7 +56,7 @@ class Transactions:
         self._ended = RangeSet()
         self._groups = groups
         self._decisions = Decisions(state, delays, self._attempts, groups)
-        self._checking: deque[_Check] = deque()
+        self._preparations = Preparations(state)
         self.handlers: dict[type, Callable[[Any, Any], None]] = {
             StageOffset: self._stage_offset,
             Seal: self._seal,
@@ -227,32 +204,8 @@ class Transactions:
         counts = [
             0 if attempt is None else attempt.messages if attempt.is_sealed else NOT_SEALED for attempt in attempts
         ]
-        staged = [number for number, count in zip(message.attempts, counts, strict=True) if count > 0]
-        self._checking.append(_Check(responder, message, counts, deque(staged)))
-        if len(self._checking) == 1:
-            self._check()
-
-    def _check(self) -> None:
-        """Read a portion of what is to be committed; a request is answered when all of it was read."""
-        room = CHECK_BYTES
-        while self._checking and room > 0:
-            check = self._checking[0]
-            number = check.message.transaction
-            try:
-                while check.attempts and room > 0:
-                    left = self._store.staging.check(number, check.attempts[0], check.since, min(room, READ_BYTES))
-                    room -= READ_BYTES
-                    check.since = left or 0
-                    if left is None:
-                        check.attempts.popleft()
-            except RowDamaged as damage:
-                self._checking.popleft()
-                text = self._state.quarantine.hold(number, damage)
-                check.responder.refuse(ReplyCode.PRECONDITION_FAILED, text)
-                continue
-            if not check.attempts:
-                self._checking.popleft()
-                check.responder.answer(check.counts)
+        sealed = [attempt for attempt in attempts if attempt is not None and attempt.is_sealed]
+        self._preparations.begin(Preparation(responder, message, counts, sealed))
 
     def _is_over(self, responder: Responder[Any], message: Seal | Prepare) -> bool:
         """Whether a request comes too late; it is refused then."""
@@ -275,6 +228,7 @@ class Transactions:
             # All that was counted for the commit was sealed here: what is not came since, and nobody has counted it.
             attempts = [number for number in message.attempts if number in here and here[number].is_sealed]
             self._ended.add(transaction, transaction + 1)
+            self._preparations.end(transaction, _over(transaction))
             self._buffer.conclude(transaction, attempts or None, list(self._ended))
             if not here:
                 responder.answer(None)
@@ -294,18 +248,18 @@ class Transactions:
     @property
     def late(self) -> bool:
         """Whether something waits for its turn."""
-        return bool(self._checking or self._wide or self._decisions.concluding)
+        return bool(self._preparations or self._wide or self._decisions.concluding)
 
     def wait_seconds(self, _now: float) -> float | None:
         """Return when something that is decided is to be carried out, in seconds from now; None for nothing."""
-        return 0.0 if self._checking or self._decisions.is_due else None
+        return 0.0 if self._preparations or self._decisions.is_due else None
 
     def begin(self) -> None:
         """A pass begins: a portion of what is decided is carried out; what the passes before wrote is in the store."""
         for attempt in self._wide:
             attempt.narrow()
         self._wide.clear()
-        self._check()
+        self._preparations.go_on()
         self._decisions.carry_out()
 
 

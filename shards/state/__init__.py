@@ -10,6 +10,7 @@ queue_rates.py    Counters of queues and their rates.
 measures.py       What a shard measures of itself: passes, commits, flushes of the disk.
 deduplication.py  Which sequence numbers of each producer a queue has.
 attempts.py       What an attempt of a transaction has staged.
+preparations.py   Commits that are being prepared: what is staged for them is read, in turns.
 schedule.py       What is to be done when: one heap for the whole shard.
 quarantine.py     Queues out of service: something stored of them is damaged. They are left exactly as they are on
                   disk, and whoever wants something of them is told so; everything else on the shard goes on.

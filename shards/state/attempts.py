@@ -27,15 +27,29 @@ class StagedAttempt:
         messages: that are staged.
         bytes: of their records.
         is_sealed: whether it takes nothing more.
+        unread_from: the sequence from which a commit is yet to read what is staged; None where all was read.
+        bytes_read: of the bytes, those that were read.
     """
 
-    __slots__ = ("_horizon", "_seen", "bytes", "is_sealed", "messages", "number", "transaction")
+    __slots__ = (
+        "_horizon",
+        "_seen",
+        "bytes",
+        "bytes_read",
+        "is_sealed",
+        "messages",
+        "number",
+        "transaction",
+        "unread_from",
+    )
 
     def __init__(self, transaction: int, number: int) -> None:
         self.transaction = transaction
         self.number = number
         self.messages = self.bytes = 0
         self.is_sealed = False
+        self.unread_from: int | None = 0
+        self.bytes_read = 0
         self._seen = RangeSet()
         self._horizon = 0  # below it, the store has numbers that are not in `_seen`
 

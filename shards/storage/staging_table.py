@@ -4,7 +4,7 @@ from collections.abc import Generator, Iterator
 from contextlib import closing
 from itertools import islice
 from struct import error as StructError
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -17,7 +17,24 @@ from shardmq.shards.storage.schema import NUMBER, PLACE, SHARED, STAGE, STAGED, 
 from shardmq.storage.checksums import row_content
 from shardmq.storage.engine import Engine, behind
 
+CHECK_BATCH_BYTES: Final = 32 << 10
+"""What a batch counts for besides its bytes where it is checked, which is about what looking it up costs."""
+
 _decode_staged: Final = msgspec.msgpack.Decoder(tuple[tuple[int, ...], int, RecordBatch]).decode
+
+
+class Checked(NamedTuple):
+    """How far a check has come.
+
+    Attributes:
+        goes_on_at: the sequence to go on from; None at the end.
+        bytes: of records that were read.
+        cost: what it counts for, in bytes.
+    """
+
+    goes_on_at: int | None
+    bytes: int
+    cost: int
 
 
 class StagingTable:
@@ -77,34 +94,32 @@ class StagingTable:
                     break
         return found
 
-    def check(self, transaction: int, attempt: int, since: int, bytes_max: int) -> int | None:
+    def check(self, transaction: int, attempt: int, since: int, cost_max: int) -> Checked:
         """Make sure that batches which an attempt staged are what was written.
 
         Args:
             transaction: its number.
             attempt: who staged them.
             since: the least sequence.
-            bytes_max: about where to end.
-
-        Returns:
-            The sequence to go on from; None at the end.
+            cost_max: about where to end, in bytes, with CHECK_BATCH_BYTES for each batch; one is read at least.
 
         Raises:
             RowDamaged: a batch is not what was written.
         """
-        size = 0
+        size, cost = 0, CHECK_BATCH_BYTES  # to begin is like one more
         with closing(self._of_attempt(transaction, attempt, since)) as places:
             for place in places:
-                if size >= bytes_max:
-                    return place.sequence
                 key = STAGE.pack(*place)
                 value = self._value(key, place)
-                size += max(len(value), place.bytes)
+                size += place.bytes
+                cost += max(len(value), place.bytes) + CHECK_BATCH_BYTES
                 self._rows.check_body(STAGED, key, value, place)
                 if len(value) < place.bytes:  # it cannot have its records itself
                     _, _, batch = self._rows.body(STAGED, key, value, _decode_staged, place)
                     self._referred(key, place, batch)
-        return None
+                if cost >= cost_max:
+                    return Checked(place.sequence + place.messages, size, cost)
+        return Checked(None, size, cost)
 
     def places(self, transaction: int, since: StagedPlace | None, count_max: int) -> list[StagedPlace]:
         """Return the places of a transaction's next staged batches, in order; of those behind `since`."""

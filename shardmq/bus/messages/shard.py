@@ -22,7 +22,7 @@ from shardmq.bus.messages.reads import ReadRequest
 from shardmq.bus.messages.statistics import QueueStatistics, RankQueues, ShardStatistics
 from shardmq.bus.messages.stores import Copying, Expel, Identity, Recorded, StoreRequest
 from shardmq.bus.messages.streams import Reading
-from shardmq.bus.messages.transactions import FollowDecision, Prepare, Seal
+from shardmq.bus.messages.transactions import PreparationProgress, TransactionRequest
 from shardmq.errors import ReplyCode
 from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.entities import Queue
@@ -338,9 +338,7 @@ ShardRequest = (
     | AssignQueue
     | DropQueue
     | PrepareDelete
-    | Seal
-    | Prepare
-    | FollowDecision
+    | TransactionRequest
     | ReadRequest
     | AtomicCommit
     | CommitOffset
@@ -394,6 +392,7 @@ ShardEvent = (
     | Spent
     | Identity
     | Copying
+    | PreparationProgress
 )
 """Every message of shards except answers with a result."""
 

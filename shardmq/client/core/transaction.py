@@ -10,11 +10,9 @@ publisher, under the connection's lock.
 
 import secrets
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Any, Final, TypeVar
-
-import msgspec
+from typing import Final, TypeVar
 
 from shardmq.client.api.results import Begun, Sealed
 from shardmq.client.core.batching import PublishBatch
@@ -23,6 +21,7 @@ from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.interfaces import Confirms, again
 from shardmq.client.core.requests import transactions
 from shardmq.client.core.requests.request import Request
+from shardmq.client.core.requests.steps import ASK_AGAIN_SECONDS, Asking, Flush, Patience, Pause, Steps
 from shardmq.client.core.validation import check_timeout
 from shardmq.errors import (
     ChannelError,
@@ -32,6 +31,7 @@ from shardmq.errors import (
     ReplyCode,
     RequestError,
     ShardmqError,
+    StillPreparing,
     Timeout,
     Unavailable,
     Unroutable,
@@ -47,32 +47,6 @@ RESEND_SECONDS: Final = 0.1
 
 RESEND_SECONDS_MAX: Final = 1.0
 """Never longer than that: a shard is back a second after it died."""
-
-ASK_AGAIN_SECONDS: Final = 0.25
-"""Between two tries of a request that nobody could answer, or that is not done yet."""
-
-
-class Asking(msgspec.Struct, frozen=True):
-    """A step: ask, and wait so many seconds for the answer."""
-
-    request: Request[Any]
-    seconds: float
-
-
-class Flush(msgspec.Struct, frozen=True):
-    """A step: wait until all that was published is confirmed, for so many seconds."""
-
-    seconds: float
-
-
-class Pause(msgspec.Struct, frozen=True):
-    """A step: wait."""
-
-    seconds: float
-
-
-Step = Asking | Flush | Pause
-Steps = Generator[Step, Any, T]
 
 
 class State(Enum):
@@ -266,7 +240,13 @@ class TransactionCore:
         yield from self._flush(self._seconds if seconds is None else seconds)
 
     def commit(self, sealed: Iterable[tuple[int, int]] | None, seconds: float | None = None) -> Steps[bool]:
-        """Commit; returns whether all of it has appeared."""
+        """Commit; returns whether all of it has appeared.
+
+        Args:
+            sealed: the attempts that count; its own where None.
+            seconds: to insist; where None, those of the transaction, which begin anew while shards get on.
+        """
+        may_last = seconds is None
         seconds = self._seconds if seconds is None else seconds
         check_timeout(seconds)
         if self.state is State.ABORTED:
@@ -275,16 +255,21 @@ class TransactionCore:
             self._named = [(yield from self._seal())] if sealed is None else self._complete(list(sealed))
         request = transactions.transaction_commit(self.name, self.number, self._named)
         self.is_taking = False
-        until = self._clock() + seconds
+        patience = Patience(seconds, self._clock)
         while True:
             self._may_be_committed = True
             try:
-                is_visible: bool = yield Asking(request, self._left(until))
+                is_visible: bool = yield Asking(request, patience.left)
             except (Unavailable, Timeout, ChannelError, ConnectionFault) as error:
                 is_passing = isinstance(error, Unavailable | Timeout)
-                if not is_passing or not self._has_time(until):
+                if may_last:
+                    patience.hear(error)
+                if not is_passing or not patience.lasts:
                     if self.is_committed:
                         return False
+                    if isinstance(error, StillPreparing):
+                        self._may_be_committed = False
+                        raise
                     raise self._in_doubt(error) from error
             except RequestError:
                 self._may_be_committed = False
@@ -292,7 +277,7 @@ class TransactionCore:
             else:
                 if self.state is not State.FOUND_COMMITTED:
                     self.state = State.COMMITTED
-                if is_visible or not self._has_time(until):
+                if is_visible or not patience.lasts:
                     return is_visible
             yield Pause(ASK_AGAIN_SECONDS)
 
@@ -361,22 +346,16 @@ class TransactionCore:
 
     def _insist(self, request: Request[T]) -> Steps[T]:
         """Ask until somebody can answer: no harm is done where all of them are carried out."""
-        until = self._clock() + self._seconds
+        patience = Patience(self._seconds, self._clock)
         while True:
             try:
-                answer: T = yield Asking(request, self._left(until))
+                answer: T = yield Asking(request, patience.left)
             except (Unavailable, Timeout):
-                if not self._has_time(until):
+                if not patience.lasts:
                     raise
             else:
                 return answer
             yield Pause(ASK_AGAIN_SECONDS)
-
-    def _left(self, until: float) -> float:
-        return max(until - self._clock(), ASK_AGAIN_SECONDS)
-
-    def _has_time(self, until: float) -> bool:
-        return self._clock() + ASK_AGAIN_SECONDS < until
 
     def _complete(self, named: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """The attempts that a commit names, refused where they leave out what was published here."""

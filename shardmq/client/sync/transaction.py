@@ -10,7 +10,8 @@ from shardmq.client.api.results import Sealed
 from shardmq.client.core.channel import ChannelCore
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.requests.request import Request
-from shardmq.client.core.transaction import Asking, Flush, Step, Steps, TransactionCore
+from shardmq.client.core.requests.steps import Asking, Flush, Step, Steps
+from shardmq.client.core.transaction import TransactionCore
 from shardmq.client.sync.groups import GroupConsumer
 from shardmq.client.sync.publisher import Publisher
 from shardmq.client.sync.transport import Transport
@@ -275,13 +276,15 @@ class Transaction:
         Args:
             sealed: the attempts that count, in this order: what `seal` returned to each. Its own when None. What other
                 attempts published disappears.
-            timeout: seconds to wait until all is in its queues; the transaction's when None.
+            timeout: seconds to wait until all is in its queues. When None the transaction's, which begin anew while
+                shards get on with reading what was staged.
 
         Returns:
             Whether all of it is in its queues. False: not within the timeout, it follows by itself.
 
         Raises:
             PreconditionFailed: an attempt is not sealed or has other messages; or the transaction was aborted.
+            StillPreparing: shards still read what was staged, and nothing is decided. Committing again goes on.
             Timeout, Unavailable, ChannelError, ConnectionFault: the answer did not come. Whether it is committed is
                 told by beginning it again.
             ShardmqError: what `seal` raises, for what was published here.

@@ -4,6 +4,7 @@ commands.py      Commands under way: whose turn it is, what each waits for, its 
 queues.py        Steps of a command that need a shard: assigning, preparing deletion, dropping.
 policies.py      Steps of a command on policies: shards hear what has changed for their queues.
 replicas.py      Gateways and the topology version each has reached.
+transaction_steps.py  Steps of a command on a transaction: a commit is prepared, decided, followed.
 transactions.py  Two-phase commit: all shards are asked before, and told after.
 claims.py        Declarations of exclusive queues that another connection has, whose gateway is away.
 fencing.py       Gateways that were lost: shards end their sessions until they are back.

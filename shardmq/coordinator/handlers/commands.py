@@ -6,14 +6,12 @@
                                        └─ everything else ─► gateways ─► answer
 
 The shard of a new queue is asked beside the store's write, and keeps it in memory alone until that is done. What waits
-for a shard is in queues.py and policies.py, what waits for gateways in replicas.py. Everything else is told
-at once, in the order it was decided. A transaction is prepared by all shards before it is committed. Once decided,
-only the one who asked waits for the shards, and not for ever.
+for a shard is in queues.py, policies.py and transaction_steps.py, what waits for gateways in replicas.py. Everything
+else is told at once, in the order it was decided.
 """
 
 from collections import deque
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 
 from shardmq.bus.listener import Responder
@@ -22,14 +20,15 @@ from shardmq.coordinator.handlers.claims import QueueClaims
 from shardmq.coordinator.handlers.policies import PolicySteps
 from shardmq.coordinator.handlers.queues import QueueSteps
 from shardmq.coordinator.handlers.replicas import TopologyReplicas
+from shardmq.coordinator.handlers.transaction_steps import TransactionSteps
 from shardmq.coordinator.handlers.transactions import TwoPhaseCommit
 from shardmq.coordinator.rules.changes import changes_for
 from shardmq.coordinator.rules.queues import QueuePlacement
-from shardmq.coordinator.rules.transactions import TransactionCommand, end_all, outcome_of
+from shardmq.coordinator.rules.transactions import end_all
 from shardmq.coordinator.state.coordinator import CoordinatorState
 from shardmq.coordinator.state.pending_command import PendingCommand, Stage, names_in
 from shardmq.coordinator.state.turns import Turns
-from shardmq.errors import NotFound, RequestError, ResourceLocked, Unavailable
+from shardmq.errors import RequestError, ResourceLocked, Unavailable
 from shardmq.limits import DECLARE_SECONDS
 from shardmq.runtime.clock import ClockNote
 from shardmq.topology.changes import Change, QueueAdded, QueueRemoved, TransactionEnded
@@ -86,6 +85,7 @@ class CommandExecutor:
         self._two_phase_commit = two_phase_commit
         self._queues = QueueSteps(state.topology, state.shards, replicas, self)
         self._policies = PolicySteps(state.topology, state.shards, self)
+        self._steps = TransactionSteps(state, replicas, two_phase_commit, self._queues, self)
         self._next_queue = state.identity.first_queue
         self._promises = state.promises
         self._returning = state.returning
@@ -94,7 +94,6 @@ class CommandExecutor:
         self._pending: dict[PendingCommand, None] = {}
         self._turns = Turns()
         self._runnable: deque[PendingCommand] = deque()
-        self._following: dict[int, list[PendingCommand]] = {}  # by transaction
         self._deleting: set[int] = set()  # queues that the coordinator itself deletes
         self._unwritten: list[Change] = []
         self._dropped: list[int] = []  # by their shards; not written yet
@@ -160,7 +159,7 @@ class CommandExecutor:
             if waited > SHARD_SECONDS and pending.stage in (Stage.SHARD, Stage.PREPARE_DELETE):
                 self._queues.give_up(pending)
             elif waited > SHARD_SECONDS and pending.stage in (Stage.PREPARE, Stage.FOLLOW):
-                self._give_up_shards(pending)
+                self._steps.give_up(pending)
             elif waited > SHARD_SECONDS and pending.stage is Stage.SPREAD:
                 self.answer(pending, None)  # it is decided; the shards that are busy hear of it when they can
             elif waited > ANSWER_SECONDS and pending.stage is Stage.TURN:
@@ -174,7 +173,7 @@ class CommandExecutor:
         """Carry on every command as far as it goes now, and put the changes on disk."""
         followed = self._two_phase_commit.take_followed()
         for transaction, _ in followed:
-            self._answer_followers(transaction)
+            self._steps.followed(transaction)
         while not self.is_frozen and (self._runnable or self._drop_applied()):
             while self._runnable:
                 self._begin(self._runnable.popleft())
@@ -208,13 +207,29 @@ class CommandExecutor:
 
     def await_gateways(self, pending: PendingCommand) -> None:
         """Have a command wait until every gateway has applied the topology as it is now."""
-        self._leave_turn(pending)
+        self.leave_turn(pending)
         if pending.removed and pending.responder is not None:  # who asked drops the queue itself, to count it
             rest = PendingCommand(None, pending.command, (), pending.since, removed=pending.removed)
             pending.removed = ()
             self._replicas.wait(rest)
             rest.stage = Stage.DONE
         self._replicas.wait(pending)
+
+    def decide(self, pending: PendingCommand, changes: Sequence[Change]) -> None:
+        """Have changes written at the end of the pass, before anything that was posted leaves."""
+        self._unwritten += changes
+        self._promises.decided(pending, changes)
+        self._transactions.take_in(changes)
+        for change in changes:
+            if isinstance(change, TransactionEnded):
+                self._two_phase_commit.follow(change)
+            elif isinstance(change, QueueAdded):
+                self._next_queue = change.queue.id + 1
+
+    def leave_turn(self, pending: PendingCommand) -> None:
+        """Let the next command on the same name begin: the topology has the effect of this one."""
+        if pending.names:
+            self._runnable += self._turns.leave(pending)
 
     def answer(self, pending: PendingCommand, result: CommandResult) -> None:
         """End a command that was carried out, unless too few replicas have what it did by now."""
@@ -242,7 +257,7 @@ class CommandExecutor:
             return  # its time ran out in the queue
         command = pending.command
         if isinstance(command, BeginTransaction | CommitTransaction | AbortTransaction):
-            self._begin_transaction_command(pending, command)
+            self._steps.begin(pending, command)
             return
         try:
             changes = self._changes_for(command)
@@ -251,7 +266,7 @@ class CommandExecutor:
                 changes = self._changes_for(command)  # with the queues that were being declared
         except RequestError as error:
             if isinstance(error, ResourceLocked) and self.claims.hold(pending):
-                self._leave_turn(pending)
+                self.leave_turn(pending)
             else:
                 self.refuse(pending, error)
             return
@@ -261,7 +276,7 @@ class CommandExecutor:
                 return
         elif isinstance(command, DeleteVhost):
             changes = [*end_all(self._topology, command.vhost, self._transactions.now_ms), *changes]
-        self._decide(pending, changes)
+        self.decide(pending, changes)
         if isinstance(command, DeclareQueue | DeclareTopic | ExtendTopic):
             self._queues.assign(pending, command, changes)
         else:
@@ -292,84 +307,13 @@ class CommandExecutor:
         self._queues.check_in_service(changes)
         return changes
 
-    def _decide(self, pending: PendingCommand, changes: Sequence[Change]) -> None:
-        """Have changes written at the end of the pass, before anything that was posted leaves."""
-        self._unwritten += changes
-        self._promises.decided(pending, changes)
-        self._transactions.take_in(changes)
-        for change in changes:
-            if isinstance(change, TransactionEnded):
-                self._two_phase_commit.follow(change)
-            elif isinstance(change, QueueAdded):
-                self._next_queue = change.queue.id + 1
-
     def _cancel_inside(self, vhost: str) -> None:
         """End the commands that wait for shards inside a virtual host that is being deleted."""
         for pending in list(self._pending):
-            command = pending.command
-            if not isinstance(command, CommitTransaction):
+            if isinstance(pending.command, CommitTransaction):
+                self._steps.cancel(pending, vhost)
+            else:
                 self._queues.cancel(pending, vhost)
-            elif pending.stage is Stage.PREPARE and command.vhost == vhost:
-                self._two_phase_commit.give_up(command.number)
-                self.refuse(pending, NotFound(f"no vhost '{vhost}': it was deleted meanwhile"))
-
-    def _begin_transaction_command(self, pending: PendingCommand, command: TransactionCommand) -> None:
-        try:
-            self._promises.check(command)
-            facts = self._transactions.facts(command, self._two_phase_commit.following, self._queues.growing)
-            outcome = outcome_of(self._topology, command, facts)
-            self._promises.check(command, outcome.changes)
-            self._store.check_room(outcome.changes)
-        except RequestError as error:
-            self.refuse(pending, error)
-            return
-        if isinstance(command, CommitTransaction) and outcome.changes and not pending.is_prepared:
-            pending.stage = Stage.PREPARE
-            self._two_phase_commit.prepare(command, partial(self._on_prepared, pending))
-            return
-        pending.result = outcome.result
-        self._decide(pending, outcome.changes)
-        self._replicas.tell(outcome.changes, pending.user)
-        if isinstance(command, CommitTransaction):
-            self._await_shards(pending, command.number)
-        else:
-            self.await_gateways(pending)
-
-    def _on_prepared(self, pending: PendingCommand, error: RequestError | None) -> None:
-        if error is None:
-            pending.is_prepared = True
-            self.resume(pending)
-        else:
-            self.refuse(pending, error)
-
-    def _await_shards(self, pending: PendingCommand, transaction: int) -> None:
-        self._leave_turn(pending)
-        pending.stage = Stage.FOLLOW
-        self._following.setdefault(transaction, []).append(pending)
-        self._answer_followers(transaction)
-
-    def _answer_followers(self, transaction: int) -> None:
-        """Answer a commit once its messages are visible on every shard."""
-        if self._two_phase_commit.is_followed(transaction):
-            for pending in self._following.pop(transaction, ()):
-                self.answer(pending, True)
-
-    def _give_up_shards(self, pending: PendingCommand) -> None:
-        command = pending.command
-        assert isinstance(command, CommitTransaction), "only a commit waits for all shards"
-        if pending.stage is Stage.PREPARE:
-            shard = self._two_phase_commit.give_up(command.number)
-            text = (
-                f"{shard} is not reachable, and every shard has to say what it has of transaction '{command.name}'; "
-                "nothing is decided, commit it again when the shard is back"
-            )
-            self.refuse(pending, Unavailable(text))
-            return
-        waiting = self._following[command.number]
-        waiting.remove(pending)
-        if not waiting:
-            del self._following[command.number]
-        self.answer(pending, False)  # it is decided; the shards follow when they can
 
     def _drop_applied(self) -> bool:
         """Carry on the commands that every gateway has applied; returns whether there were any."""
@@ -384,15 +328,10 @@ class CommandExecutor:
         return bool(applied)
 
     def _end(self, pending: PendingCommand) -> None:
-        self._leave_turn(pending)
+        self.leave_turn(pending)
         pending.stage = Stage.DONE
         if pending.responder is None and isinstance(pending.command, DeleteQueue):
             self._deleting.discard(pending.command.queue)
         elif pending.responder is None and isinstance(pending.command, AbortTransaction):
             self._transactions.expired(pending.command.number)
         del self._pending[pending]
-
-    def _leave_turn(self, pending: PendingCommand) -> None:
-        """Let the next command on the same name begin: the topology has the effect of this one."""
-        if pending.names:
-            self._runnable += self._turns.leave(pending)

@@ -13,7 +13,7 @@ from typing import Final
 
 from shardmq.coordinator.links.shard import ShardLink
 from shardmq.coordinator.storage.transactions import Decision
-from shardmq.errors import PreconditionFailed, RequestError, request_error
+from shardmq.errors import PreconditionFailed, RequestError, StillPreparing, Unavailable, request_error
 from shardmq.topology.changes import TransactionEnded
 from shardmq.topology.commands import CommitTransaction
 
@@ -67,25 +67,44 @@ class TwoPhaseCommit:
 
         Args:
             command: what is to be committed.
-            on_prepared: called once, unless `give_up` comes before.
+            on_prepared: called once, unless `give_up` or `ignore` comes before.
         """
         attempts = [attempt for attempt, _ in command.attempts]
         missing = set(range(len(self._shards)))
         preparation = _Preparation(command, [0] * len(attempts), missing, on_prepared)
         self._preparations[command.number] = preparation
         for number, shard in enumerate(self._shards):
-            shard.prepare(command.number, attempts, partial(self._on_counted, preparation, number))
+            shard.transactions.prepare(command.number, attempts, partial(self._on_counted, preparation, number))
 
-    def give_up(self, transaction: int) -> str:
+    def give_up(self, command: CommitTransaction) -> Unavailable:
         """Wait no more for a commit's shards.
 
         Returns:
-            The name of one that has not answered.
+            The error that says why; StillPreparing where all that have not answered get on.
         """
-        preparation = self._preparations.pop(transaction)
-        for number in preparation.missing:
-            self._shards[number].ignore_prepare(transaction)
-        return self._shards[min(preparation.missing)].name
+        missing = [self._shards[number] for number in sorted(self._preparations[command.number].missing)]
+        progress = {shard.name: shard.transactions.progress(command.number) for shard in missing}
+        self.ignore(command.number)
+        told = [each for each in progress.values() if each is not None]
+        if len(told) == len(missing):
+            read, staged = sum([each.read for each in told]), sum([each.staged for each in told])
+            return StillPreparing.of(list(progress), command.name, read, staged)
+        silent = [shard for shard in missing if progress[shard.name] is None]
+        away = next((shard for shard in silent if not shard.is_open), None)
+        if away is not None:
+            return Unavailable(
+                f"{away.name} is not reachable, and every shard has to say what it has of transaction "
+                f"'{command.name}'; nothing is decided, commit it again when the shard is back"
+            )
+        return Unavailable(
+            f"{silent[0].name} has not said in time what it has of transaction '{command.name}'; nothing is decided, "
+            "look whether that shard works (`shardmq status`), and commit it again"
+        )
+
+    def ignore(self, transaction: int) -> None:
+        """Wait no more for a commit's shards. They go on reading; where it is committed again, from there."""
+        for number in self._preparations.pop(transaction).missing:
+            self._shards[number].transactions.ignore_prepare(transaction)
 
     def follow(self, ended: TransactionEnded) -> None:
         """Send a decision to all shards, now or when they are back."""
@@ -98,7 +117,9 @@ class TwoPhaseCommit:
     def take_followed(self) -> list[tuple[int, int]]:
         """The transactions that shards have followed since the last call, and which shard each."""
         followed = [
-            (transaction, number) for number, shard in enumerate(self._shards) for transaction in shard.take_followed()
+            (transaction, number)
+            for number, shard in enumerate(self._shards)
+            for transaction in shard.transactions.take_followed()
         ]
         for transaction, number in followed:
             missing = self._following[transaction]
@@ -111,7 +132,7 @@ class TwoPhaseCommit:
         if shards:
             self._following[transaction] = set(shards)
         for number in shards:
-            self._shards[number].follow(transaction, attempts)
+            self._shards[number].transactions.follow(transaction, attempts)
 
     def _on_counted(self, preparation: _Preparation, number: int, counts: list[int] | RequestError) -> None:
         preparation.missing.discard(number)
@@ -121,7 +142,7 @@ class TwoPhaseCommit:
         transaction = preparation.command.number
         del self._preparations[transaction]
         for other in preparation.missing:
-            self._shards[other].ignore_prepare(transaction)
+            self._shards[other].transactions.ignore_prepare(transaction)
         preparation.on_prepared(error)
 
     def _check(self, preparation: _Preparation, shard: str, counts: list[int] | RequestError) -> RequestError | None:

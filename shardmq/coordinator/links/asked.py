@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from shardmq.bus.messages.transactions import PreparationProgress
 from shardmq.errors import RequestError
 
 WENT_AWAY: Final = "it went away"
@@ -27,7 +28,16 @@ class Deletion:
 
 @dataclass(slots=True, eq=False)
 class Preparation:
-    """A transaction to be prepared."""
+    """A transaction to be prepared.
+
+    Attributes:
+        attempts: that are to be committed.
+        on_counted: called with the answer.
+        progress: what the shard told last in this session of how far it is.
+        told_at: when, monotonic seconds.
+    """
 
     attempts: list[int]
     on_counted: OnCounted
+    progress: PreparationProgress | None = None
+    told_at: float = 0.0

@@ -25,9 +25,10 @@ from shardmq.bus.messages.stores import (
     Identity,
     Recorded,
 )
-from shardmq.bus.messages.transactions import FollowDecision, Prepare
-from shardmq.coordinator.links.asked import WENT_AWAY, Deletion, OnCounted, OnDone, Preparation
+from shardmq.bus.messages.transactions import PreparationProgress
+from shardmq.coordinator.links.asked import WENT_AWAY, Deletion, OnDone
 from shardmq.coordinator.links.gateway_sessions import GatewaySessions
+from shardmq.coordinator.links.transactions import ShardTransactions
 from shardmq.coordinator.rules.shard_identity import ExpectedQueues, Members, ShardRefused
 from shardmq.errors import RequestError, Unavailable, request_error
 from shardmq.topology.entities import Queue
@@ -51,6 +52,7 @@ class ShardLink:
     Attributes:
         name: of the process, such as `shard-0`.
         copying: how far the shard's copy of its store is; None where none was begun.
+        transactions: its part in those.
         is_unsaid: whether the shard has yet to hear which queues are on disk.
         sessions: of gateways with it.
     """
@@ -82,10 +84,7 @@ class ShardLink:
         self._dropped: list[int] = []
         self._unused: list[int] = []
         self._out_of_service: dict[int, str] = {}
-        self._to_prepare: dict[int, Preparation] = {}
-        self._to_follow: dict[int, list[int]] = {}
-        self._followed: list[int] = []
-        self._refused: list[int] = []  # of those to follow
+        self.transactions: Final = ShardTransactions(self._ask, lambda: self.is_open)
         self._follow_again_at = 0.0
 
     @property
@@ -171,28 +170,6 @@ class ShardLink:
         if self.is_open:
             self._send_drop(queue)
 
-    def prepare(self, transaction: int, attempts: list[int], on_counted: OnCounted) -> None:
-        """Ask how many messages of these attempts are there, now or when the shard is back.
-
-        Args:
-            transaction: its number.
-            attempts: that are to be committed.
-            on_counted: called once, unless `ignore_prepare` comes before.
-        """
-        self._to_prepare[transaction] = Preparation(attempts, on_counted)
-        if self.is_open:
-            self._send_prepare(transaction)
-
-    def ignore_prepare(self, transaction: int) -> None:
-        """Wait no more for the shard's counts."""
-        self._to_prepare.pop(transaction, None)
-
-    def follow(self, transaction: int, attempts: list[int]) -> None:
-        """Have a decision followed, now or when the shard is back."""
-        self._to_follow[transaction] = attempts
-        if self.is_open:
-            self._send_follow(transaction)
-
     def ask_once(self, message: Hold | Copy | AssignQueue | ChangeWatermarks, on_done: OnDone) -> None:
         """Send a request that is not repeated. `on_done` is called once, with an error where the session ended."""
         if not self.is_open:
@@ -200,11 +177,6 @@ class ShardLink:
             return
         self._asked_once.append(on_done)
         self._ask(message, partial(self._on_once, on_done))
-
-    def take_followed(self) -> list[int]:
-        """The transactions whose decision the shard has followed since the last call."""
-        followed, self._followed = self._followed, []
-        return followed
 
     def take_unused(self) -> list[int]:
         """The queues that the shard has called unused since the last call."""
@@ -230,6 +202,8 @@ class ShardLink:
                     self._out_of_service[event.queue] = event.text
                 case Copying():
                     self.copying = event
+                case PreparationProgress():
+                    self.transactions.on_progress(event)
                 case Unused():
                     self._unused.append(event.queue)
                 case Identity():
@@ -252,15 +226,13 @@ class ShardLink:
         if now >= self._follow_again_at:
             self._follow_again_at = now + FOLLOW_AGAIN_SECONDS
             self._members.look()
-            refused, self._refused = self._refused, []
-            for transaction in refused:
-                self._send_follow(transaction)
+            self.transactions.follow_again()
 
     def _on_identity(self, said: Identity) -> None:
         """Accept the shard and tell it what it has missed, or expel it."""
         queues = {queue.id: (queue.vhost, queue.name) for queue in self._known.values()}
         durable = sum(queue.durable and not queue.owner for queue in self._queues.values())
-        expected = ExpectedQueues(queues, durable, frozenset(self._to_drop), len(self._to_follow))
+        expected = ExpectedQueues(queues, durable, frozenset(self._to_drop), self.transactions.following)
         try:
             generation = self._members.enroll(self._number, said, expected)
         except ShardRefused as refused:
@@ -287,10 +259,7 @@ class ShardLink:
             self._send_prepare_delete(queue_id)
         for queue_id in self._to_drop:
             self._send_drop(queue_id)
-        for transaction in self._to_follow:
-            self._send_follow(transaction)
-        for transaction in self._to_prepare:
-            self._send_prepare(transaction)
+        self.transactions.tell_all()
         self._post_assign()
         self.is_unsaid = True
         self.say_recorded()  # of all that was told; what the shard has beside that was lost with another coordinator
@@ -309,7 +278,7 @@ class ShardLink:
         self._assigning.clear()
         self._to_assign.clear()
         self._ahead = 0
-        self._refused.clear()
+        self.transactions.lost()
 
     def _ask(self, message: Request[Result], on_reply: Callable[[Result | RequestError], None]) -> None:
         """Send a request. Queues assigned before go before it: what was said first is done first."""
@@ -366,23 +335,3 @@ class ShardLink:
         self._to_drop.pop(queue, None)
         self._dropped.append(queue)
         self._known.pop(queue, None)
-
-    def _send_prepare(self, transaction: int) -> None:
-        asked = self._to_prepare[transaction]
-        self._ask(Prepare(transaction, asked.attempts), partial(self._on_counted, transaction, asked))
-
-    def _on_counted(self, transaction: int, asked: Preparation, counts: list[int] | RequestError) -> None:
-        if self._to_prepare.get(transaction) is asked:  # not the answer to an earlier request that was given up
-            del self._to_prepare[transaction]
-            asked.on_counted(counts)
-
-    def _send_follow(self, transaction: int) -> None:
-        message = FollowDecision(transaction, self._to_follow[transaction])
-        self._ask(message, partial(self._on_follow_answer, transaction))
-
-    def _on_follow_answer(self, transaction: int, error: RequestError | None) -> None:
-        if error is not None:
-            self._refused.append(transaction)
-        else:
-            del self._to_follow[transaction]
-            self._followed.append(transaction)

@@ -1,10 +1,11 @@
 """One blocking connection to a broker, which reconnects and repeats its requests.
 
 All requests here are idempotent. Each is repeated for up to `timeout` seconds after a lost connection, or while a
-shard or the coordinator is away.
+shard or the coordinator is away. For a commit they begin anew while shards get on with reading what was staged.
 """
 
 import logging
+import math
 import ssl
 import time
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from shardmq.client.api.tls import check_tls
 from shardmq.client.api.url import parse_all
-from shardmq.errors import ConnectionFault, ConnectionLost, Timeout, Unavailable, request_error
+from shardmq.errors import ConnectionFault, ConnectionLost, StillPreparing, Timeout, Unavailable, request_error
 from shardmq.limits import MESSAGE_BYTES_MAX
 from shardmq.spark.connection.gateways import ANY, Route, ordered
 from shardmq.spark.connection.link import CHANNEL, Heard, Link
@@ -169,6 +170,9 @@ class BrokerConnection:
     def commit(self, name: str, number: int, attempts: list[tuple[int, int]]) -> bool:
         """Commit what these attempts staged, and wait up to `timeout` seconds until it is in its queues.
 
+        The decision comes when shards have read what was staged, which may take long; it is waited for as long as they
+        get on.
+
         Args:
             name: the transaction's name.
             number: its number.
@@ -176,10 +180,14 @@ class BrokerConnection:
 
         Returns:
             Whether all messages are in their queues. If not, they will be: the decision stands, and shards follow it.
+
+        Raises:
+            StillPreparing: shards have not got on for `timeout` seconds; nothing is decided.
         """
-        deadline = time.monotonic() + self.timeout
+        deadline = 0.0
         while True:
             answer = self._insist(lambda: self.ask(Op.TRANSACTION_COMMIT, name, number, attempts))
+            deadline = deadline or time.monotonic() + self.timeout  # it is decided now
             if answer["visible"] or time.monotonic() > deadline:
                 return bool(answer["visible"])
             time.sleep(PAUSE_SECONDS)
@@ -361,10 +369,14 @@ class BrokerConnection:
     def _insist(self, question: Callable[[], _T]) -> _T:
         deadline = time.monotonic() + self.timeout
         pause = PAUSE_SECONDS
+        bytes_left = math.inf
         while True:
             try:
                 return question()
             except (ConnectionLost, Unavailable, Timeout) as fault:
+                if isinstance(fault, StillPreparing) and fault.left < bytes_left:
+                    bytes_left = fault.left
+                    deadline, pause = time.monotonic() + self.timeout, PAUSE_SECONDS
                 if time.monotonic() + pause > deadline:
                     raise
                 _log.info("asking again: %s", fault)

@@ -6,13 +6,8 @@ from typing import Any
 from shardmq.client.api.results import Begun
 from shardmq.client.core.channel import ChannelCore
 from shardmq.client.core.connection import ConnectionCore
-from shardmq.client.core.transaction import (
-    ASK_AGAIN_SECONDS,
-    Asking,
-    Flush,
-    Pause,
-    TransactionCore,
-)
+from shardmq.client.core.requests.steps import ASK_AGAIN_SECONDS, Asking, Flush, Pause
+from shardmq.client.core.transaction import TransactionCore
 from shardmq.errors import (
     ShardmqError,
     Timeout,

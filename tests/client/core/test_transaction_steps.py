@@ -10,13 +10,8 @@ from shardmq.client.api.results import Begun, Sealed
 from shardmq.client.api.url import parse
 from shardmq.client.core.channel import ChannelCore
 from shardmq.client.core.connection import ConnectionCore
-from shardmq.client.core.transaction import (
-    ASK_AGAIN_SECONDS,
-    Flush,
-    Pause,
-    State,
-    TransactionCore,
-)
+from shardmq.client.core.requests.steps import ASK_AGAIN_SECONDS, Flush, Pause
+from shardmq.client.core.transaction import State, TransactionCore
 from shardmq.errors import (
     AccessRefused,
     ChannelError,
@@ -25,6 +20,7 @@ from shardmq.errors import (
     NotFound,
     PreconditionFailed,
     ShardmqError,
+    StillPreparing,
     Timeout,
     Unavailable,
 )
@@ -150,6 +146,48 @@ def test_a_commit_without_an_answer_says_how_to_find_out(error: ShardmqError) ->
         carry_out(transaction.commit(None), times, Sealed(transaction.attempt, 3), error)
     assert caught.value.__cause__ is error
     assert not transaction.is_committed
+
+
+def reading(*bytes_read: int) -> list[StillPreparing]:
+    """What a broker answers while a shard reads, each time after it has read so much of 100 bytes."""
+    return [StillPreparing.of(["shard-0"], "batch", read, 100) for read in bytes_read]
+
+
+def test_a_commit_is_asked_for_as_long_as_shards_get_on() -> None:
+    core, channel, _ = opened()
+    transaction, times = begun(core, channel)
+
+    def clock() -> float:
+        times.now += SECONDS / 10  # each look at it
+        return times.now
+
+    transaction._clock = clock
+    result, _ = carry_out(transaction.commit(None), times, Sealed(transaction.attempt, 3), *reading(*range(50)), True)
+    assert result is True
+    assert times.now > 1000 + 10 * SECONDS
+
+
+@pytest.mark.parametrize("seconds", [None, 3.0])
+def test_a_commit_for_which_nothing_gets_on_or_time_is_over_says_that_nothing_is_decided(
+    seconds: float | None,
+) -> None:
+    core, channel, _ = opened()
+    transaction, times = begun(core, channel)
+    tries = int((seconds or SECONDS) / ASK_AGAIN_SECONDS)
+    told = reading(*[50] * (tries + 1)) if seconds is None else reading(*range(tries))
+    with pytest.raises(StillPreparing, match="nothing of transaction 'batch' is decided: commit it again"):
+        carry_out(transaction.commit(None, seconds), times, Sealed(transaction.attempt, 3), *told)
+    assert transaction.state is State.SEALED
+    assert carry_out(transaction.commit(None), times, True)[0] is True
+
+
+def test_a_shard_that_begins_anew_does_not_get_on() -> None:
+    core, channel, _ = opened()
+    transaction, times = begun(core, channel)
+    tries = int(SECONDS / ASK_AGAIN_SECONDS)
+    told = reading(80, *[number % 80 for number in range(tries)])
+    with pytest.raises(StillPreparing):
+        carry_out(transaction.commit(None), times, Sealed(transaction.attempt, 3), *told)
 
 
 def test_a_commit_names_the_attempts_it_is_given_in_their_order_as_tuples_or_lists() -> None:

@@ -5,14 +5,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from shardmq.bus.messages.base import Answer, Refusal
+from shardmq.bus.messages.transactions import PreparationProgress
 from shardmq.coordinator.handlers import commands
 from shardmq.coordinator.links import shard as shard_link
 from shardmq.coordinator.rules.queues import QueuePlacement
+from shardmq.errors import StillPreparing, Unavailable, request_error
+from shardmq.limits import TRANSACTION_TIMEOUT_MS
 from shardmq.topology.commands import AbortTransaction, DeclareQueue, DeleteQueue
 from tests.coordinator.transacting import A, B, begun, commit, counts, refused, visible
 
 if TYPE_CHECKING:
-    from tests.coordinator.conftest import Room, ShardEnd
+    from tests.coordinator.conftest import Clock, GatewayEnd, Room, ShardEnd
 
 
 NAME = next(f"q{number}" for number in range(20) if QueuePlacement(1, 2).of("/", f"q{number}") == 0)
@@ -210,3 +213,101 @@ def test_more_shards_follow_from_their_first_session_on(room: "Room") -> None:
     gateway = room.gateway("gateway-1")
     assert visible(room, gateway, commit(number))
     assert third.decisions == [(number, [])]
+
+
+def preparing(room: "Room", gateway: "GatewayEnd", number: int, *shards: "ShardEnd") -> int:
+    """Ask for a commit for which these shards read, which the coordinator has heard; the others have answered."""
+    assert room._coordinator is not None
+    links = room._coordinator._shards
+    for shard in shards:
+        shard.answers = False
+        shard.prepared.clear()
+    request = gateway.ask(commit(number, (A, 1)))
+    room.until(lambda: all(shard.prepared for shard in shards))
+    for shard in shards:
+        shard.say(PreparationProgress(number, 30, 100))
+    room.until(lambda: all(links[shard.number].transactions.progress(number) for shard in shards))
+    return request
+
+
+def test_a_commit_for_which_shards_still_read_is_refused_with_how_far_they_are(
+    room: "Room", ends: list["ShardEnd"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "SHARD_SECONDS", 10.0)
+    room.start()
+    gateway = room.gateway()
+    number, _ = begun(room, gateway)
+    ends[0].counts = {A: 1}
+    for shards, who in ((ends, "shard-0 and 1 more still read"), (ends[1:], "shard-1 still reads")):
+        monkeypatch.setattr(commands, "SHARD_SECONDS", 10.0)
+        request = preparing(room, gateway, number, *shards)
+        monkeypatch.setattr(commands, "SHARD_SECONDS", 0.0)
+        answer = room.until(lambda: gateway.answers.get(request))  # noqa: B023
+        assert isinstance(answer, Refusal)
+        bytes_read, staged = 30 * len(shards), 100 * len(shards)
+        assert answer.text.startswith(f"{who} what was staged ({bytes_read} of {staged} bytes so far); nothing of ")
+        error = request_error(answer.code, answer.text)
+        assert isinstance(error, StillPreparing)
+        assert (error.read, error.staged, error.left) == (bytes_read, staged, staged - bytes_read)
+        ends[0].answers = True
+    monkeypatch.setattr(commands, "SHARD_SECONDS", 10.0)
+    ends[1].withheld.clear()
+    ends[1].answers = True
+    assert visible(room, gateway, commit(number, (A, 1)))
+
+
+def test_a_shard_that_goes_away_is_told_of_though_it_or_another_has_got_on(
+    room: "Room", ends: list["ShardEnd"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "SHARD_SECONDS", 10.0)
+    room.start()
+    gateway = room.gateway()
+    number, _ = begun(room, gateway)
+    request = preparing(room, gateway, number, *ends)
+    room.hang_up(ends[1])
+    assert room._coordinator is not None
+    links = room._coordinator._shards
+    room.until(lambda: not links[1].is_open)
+    monkeypatch.setattr(commands, "SHARD_SECONDS", 0.0)
+    answer = room.until(lambda: gateway.answers.get(request))
+    assert isinstance(answer, Refusal)
+    assert answer.text.startswith("shard-1 is not reachable")
+    assert type(request_error(answer.code, answer.text)) is Unavailable
+
+
+def test_a_shard_that_tells_nothing_is_not_waited_for(
+    room: "Room", ends: list["ShardEnd"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "SHARD_SECONDS", 10.0)
+    room.start()
+    gateway = room.gateway()
+    number, _ = begun(room, gateway)
+    ends[1].answers = False
+    request = gateway.ask(commit(number, (A, 1)))
+    room.until(lambda: ends[1].prepared)
+    monkeypatch.setattr(commands, "SHARD_SECONDS", 0.0)
+    answer = room.until(lambda: gateway.answers.get(request))
+    assert isinstance(answer, Refusal)
+    assert answer.text.startswith("shard-1 has not said in time what it has of transaction 't'; nothing is decided")
+    assert type(request_error(answer.code, answer.text)) is Unavailable
+
+
+def test_a_transaction_does_not_expire_while_its_commit_gets_on(
+    room: "Room", clock: "Clock", ends: list["ShardEnd"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "SHARD_SECONDS", 10.0)
+    room.start()
+    gateway = room.gateway()
+    number, _ = begun(room, gateway)
+    request = preparing(room, gateway, number, *ends)
+    clock.ahead_ms = TRANSACTION_TIMEOUT_MS + 1
+    assert room._coordinator is not None
+    transactions = room._coordinator._state.transactions
+    room.until(lambda: number in transactions._expiring)  # its abort waits for its turn
+    monkeypatch.setattr(commands, "SHARD_SECONDS", 0.0)
+    room.until(lambda: request in gateway.answers and number not in transactions._expiring)
+    monkeypatch.setattr(commands, "SHARD_SECONDS", 10.0)
+    for shard in ends:
+        shard.withheld.clear()
+        shard.answers = True
+    assert begun(room, gateway) == (number, False)

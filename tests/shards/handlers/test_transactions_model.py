@@ -17,8 +17,8 @@ from shardmq.bus.messages.transactions import FollowDecision, Prepare, Seal
 from shardmq.message.record import pack, pack_many
 from shardmq.message.record_batch import PERSISTENT, RecordBatch
 from shardmq.shards.handlers import decisions
-from shardmq.shards.handlers import transactions as transactions_module
 from shardmq.shards.state import attempts as attempts_module
+from shardmq.shards.state import preparations
 from shardmq.shards.state.attempts import StagedAttempt
 from shardmq.shards.storage.entries import Staged, StagedPlace
 from shardmq.shards.storage.store import Store
@@ -48,7 +48,7 @@ def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempts_module, "RANGES_KEPT", 2)
     monkeypatch.setattr(decisions, "ROLL_BYTES", 8000)
     monkeypatch.setattr(decisions, "READ_BYTES", 500)
-    monkeypatch.setattr(transactions_module, "READ_BYTES", 500)
+    monkeypatch.setattr(preparations, "SLICE_BYTES", 500)
     monkeypatch.setattr(decisions, "DROPPED_BATCHES_PER_PASS", 3)
 
 

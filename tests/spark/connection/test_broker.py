@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
@@ -22,6 +23,7 @@ from shardmq.errors import (
     NotFound,
     PreconditionFailed,
     ShardmqError,
+    StillPreparing,
     Unavailable,
 )
 from shardmq.protocol.native.operations.codec import TYPES
@@ -99,6 +101,49 @@ def test_a_gateway_that_was_killed_is_found_again(start_broker: Callable[..., Se
     number, is_committed = ours.begin("orders")
     assert (number > 0, is_committed, ours.life) == (True, False, 2)
     ours.close()
+
+
+class Asked:
+    """What a broker answers to commits, one after the other, each after 12 seconds of a clock that tests have."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: Any) -> None:
+        self.now = 1000.0
+        self.left = list(answers)
+        monkeypatch.setattr(module, "time", self)
+        self.ours = object.__new__(BrokerConnection)
+        self.ours.timeout = 60.0
+        monkeypatch.setattr(self.ours, "ask", self.answer)
+
+    def answer(self, _operation: Op, *_values: object) -> Any:
+        self.now += 12
+        answer = self.left.pop(0)
+        if isinstance(answer, ShardmqError):
+            raise answer
+        return answer
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def reading(*bytes_read: int) -> list[StillPreparing]:
+    return [StillPreparing.of(["shard-0"], "nightly", read, 100) for read in bytes_read]
+
+
+def test_a_commit_waits_as_long_as_shards_get_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = [{"visible": False}, {"visible": True}]  # there is time for that once it is decided
+    asked = Asked(monkeypatch, *reading(*range(0, 100, 5)), *late)
+    assert asked.ours.commit("nightly", 7, [(5, 1)])
+    assert asked.now > 1000 + 20 * 12
+
+
+def test_a_commit_for_which_no_shard_gets_on_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch, *reading(20, *[40] * 100))
+    with pytest.raises(StillPreparing, match=r"shard-0 still reads what was staged \(40 of 100 bytes so far\)"):
+        asked.ours.commit("nightly", 7, [(5, 1)])
+    assert 1000 + 60 < asked.now < 1000 + 2 * 60
 
 
 def test_questions_wait_for_a_broker_that_is_restarted(start_broker: Callable[..., Server]) -> None:

@@ -8,6 +8,7 @@ consuming.py       What begins and changes consumers; calls that wait for an ans
 offsets.py         Topics by the offsets of their messages.
 groups.py          The offsets of groups.
 transactions.py    Transactions.
+steps.py           What a transaction's steps ask for and wait for, and how long they insist.
 policies.py        Policies, topic permissions and parameters.
 administration.py  Virtual hosts, users, permissions, backups and definitions.
 statistics.py      Lists page by page, with counters and rates.
