@@ -24,12 +24,12 @@ from shardmq.coordinator.handlers.backup import Backup
 from shardmq.coordinator.handlers.boot_definitions import BootDefinitions, DefinitionFiles
 from shardmq.coordinator.handlers.commands import CommandExecutor
 from shardmq.coordinator.handlers.connections import ConnectionTracker
-from shardmq.coordinator.handlers.fencing import Fencing
 from shardmq.coordinator.handlers.groups import GroupMembership
 from shardmq.coordinator.handlers.replicas import TopologyReplicas
 from shardmq.coordinator.handlers.status import StatusCollector
 from shardmq.coordinator.handlers.transactions import TwoPhaseCommit
 from shardmq.coordinator.state.coordinator import CoordinatorState
+from shardmq.coordinator.state.fencing import Fencing
 from shardmq.runtime import notify
 from shardmq.runtime.vitals import vitals
 from shardmq.runtime.waiting import WaitingReport

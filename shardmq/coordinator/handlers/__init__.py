@@ -7,7 +7,6 @@ replicas.py      Gateways and the topology version each has reached.
 transaction_steps.py  Steps of a command on a transaction: a commit is prepared, decided, followed.
 transactions.py  Two-phase commit: all shards are asked before, and told after.
 claims.py        Declarations of exclusive queues that another connection has, whose gateway is away.
-fencing.py       Gateways that were lost: shards end their sessions until they are back.
 connections.py   Connections over all gateways: limits, and exclusive queues without an owner.
 groups.py        Members of consumer groups over all gateways, and who is to have which partition.
 status.py        Gateways asked how they are, on behalf of one of them.
