@@ -36,7 +36,8 @@ from shardmq.spark.topics.rate_limit import limited, rows_of_bytes
 from shardmq.spark.topics.subscription import Subscription
 
 IDLE_SECONDS: Final = 0.1
-"""A stream without a trigger asks a hundred times a second for what is new. Where nothing is, it hears so later."""
+"""A stream without a trigger asks a hundred times a second for what is new. Where nothing is, or too little for a
+micro-batch, it hears so later."""
 
 _log = logging.getLogger("shardmq.spark")
 
@@ -97,11 +98,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._show(begin)
         self._seen = states = self._subscription.states()
         end = self._reached(begin, states)
-        if end == begin:
+        if end == begin or self._is_early(begin, end, limit):
             if self._target is None:
                 time.sleep(IDLE_SECONDS)
-            return start
-        if self._is_early(begin, end, limit):
             return start
         self._last_batch = time.monotonic()
         return to_json(self._limited(begin, end, states, limit))

@@ -18,7 +18,7 @@ from shardmq.cmd.run.broker import Broker
 from shardmq.errors import PreconditionFailed
 from shardmq.spark.options import parse
 from shardmq.spark.topics.columns import TOPIC_SCHEMA
-from shardmq.spark.topics.stream import TopicStreamReader
+from shardmq.spark.topics.stream import IDLE_SECONDS, TopicStreamReader
 from tests.spark.queues import until
 from tests.spark.topics.streams import finish, publish, sizes, start, written
 from tests.spark.write.published import refused
@@ -178,7 +178,9 @@ def test_few_messages_wait_for_more_for_a_time(broker: Broker, channel: shardmq.
     publish(channel, stream, 0, 99)
     limit = patient.getDefaultReadLimit()
     assert limit == ReadMinRows(100)
+    asked_at = time.monotonic()
     assert patient.latestOffset(begin, limit) == begin
+    assert time.monotonic() - asked_at >= IDLE_SECONDS, "else Spark asks a hundred times a second while it waits"
     assert patient.latestOffset(begin, ReadAllAvailable()) == {stream: {"0": 99}}
     publish(channel, stream, 99, 100)
     assert patient.latestOffset(begin, limit) == {stream: {"0": 100}}
