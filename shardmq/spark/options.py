@@ -79,8 +79,9 @@ class Options:
         ("stream",),
         values.name,
         None,
-        "Names the stream, in place of the query's id. A new checkpoint counts "
-        "batches from 0 again: it needs another name, or its batches pass for committed.",
+        "Names the stream from its first start on, in place of the query's id. Under another name than before, a "
+        "micro-batch that Spark replays is published twice. A new checkpoint counts batches from 0 again: it needs "
+        "another name, or its batches pass for committed.",
     )
     transaction_timeout_ms: int = _option(
         "txnTimeoutMs",

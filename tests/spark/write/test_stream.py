@@ -16,7 +16,9 @@ from shardmq.spark.write.writer import Staged, StreamWriter
 from tests.spark.write.published import refused, take, transactions
 
 
-def stream(spark: SparkSession, folder: Path, broker: Broker, **options: Any) -> None:
+def stream(
+    spark: SparkSession, folder: Path, broker: Broker, *, checkpoint: str = "checkpoint", **options: Any
+) -> None:
     """Publish all files of a folder, a micro-batch each."""
     files = spark.readStream.schema("value string").option("maxFilesPerTrigger", 1).parquet(str(folder / "files"))
     started = (
@@ -24,7 +26,7 @@ def stream(spark: SparkSession, folder: Path, broker: Broker, **options: Any) ->
         .option("url", broker.url)
         .options(**options)
         .queryName("published")
-        .option("checkpointLocation", str(folder / "checkpoint"))
+        .option("checkpointLocation", str(folder / checkpoint))
         .trigger(availableNow=True)
         .start()
     )
@@ -66,6 +68,18 @@ def test_a_micro_batch_that_is_replayed_after_its_commit_is_published_once(
     for note in (tmp_path / "checkpoint" / "commits").glob("*1*"):
         note.unlink()  # as if Spark had died between our commit and its own note of it
     stream(spark, tmp_path, broker, routing_key=queue, **named)
+    assert sorted(int(message.body) for message in take(channel, queue)) == list(range(20))
+
+
+def test_a_stream_whose_checkpoint_was_moved_is_the_same_stream(
+    spark: SparkSession, broker: Broker, channel: shardmq.Channel, queue: str, tmp_path: Path
+) -> None:
+    add_files(spark, tmp_path, 0, 1)
+    stream(spark, tmp_path, broker, routing_key=queue)
+    for note in (tmp_path / "checkpoint" / "commits").glob("*1*"):
+        note.unlink()  # as if Spark had died between our commit and its own note of it
+    (tmp_path / "checkpoint").rename(tmp_path / "moved")
+    stream(spark, tmp_path, broker, checkpoint="moved", routing_key=queue)
     assert sorted(int(message.body) for message in take(channel, queue)) == list(range(20))
 
 
