@@ -33,6 +33,7 @@ from shardmq.gateway.handlers.client_lists import CLIENT_LISTS, gather_rows, vis
 from shardmq.gateway.handlers.replies import AnswerCollector
 from shardmq.gateway.handlers.status import ANSWER_SECONDS, gather
 from shardmq.gateway.handlers.topics.group_lists import list_groups
+from shardmq.gateway.handlers.topics.partitions import may_read, topics_of
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.client import Client
 from shardmq.protocol.native.operations.connection import StatusGet
@@ -68,6 +69,15 @@ def _bindings(client: Client, _tags: Tags) -> list[Row]:
 def _topics(client: Client, _tags: Tags) -> list[Row]:
     found, here = client.state.topology.topics.values(), client.vhosts_shown
     return [topic_row(topic) for topic in found if topic.vhost in here]
+
+
+def _readable_topics(client: Client, _tags: Tags) -> list[Row]:
+    """Topics and streams that the user may read."""
+    return [
+        {"name": name, "vhost": vhost, "partitions": len(queues)}
+        for vhost, name, queues in topics_of(client)
+        if may_read(client, vhost, name)
+    ]
 
 
 def _vhosts(client: Client, tags: Tags) -> list[Row]:
@@ -136,6 +146,7 @@ _AT_HAND: Final[Mapping[str, Callable[[Client, Tags], list[Row]]]] = MappingProx
         "exchanges": _exchanges,
         "bindings": _bindings,
         "topics": _topics,
+        "readable-topics": _readable_topics,
         "vhosts": _vhosts,
         "users": _users,
         "permissions": _permissions,
@@ -148,7 +159,7 @@ _AT_HAND: Final[Mapping[str, Callable[[Client, Tags], list[Row]]]] = MappingProx
 """Lists that the replica has."""
 
 
-_OF_VHOST: Final = frozenset({"exchanges", "bindings", "topics", "groups", "queues", "transactions"})
+_OF_VHOST: Final = frozenset({"exchanges", "bindings", "topics", "readable-topics", "groups", "queues", "transactions"})
 """Lists of what is in the connection's virtual host."""
 
 

@@ -1,7 +1,7 @@
 """The partitions of a topic, for those who may read it."""
 
 from shardmq.bus.messages.groups import GroupState, PartitionState
-from shardmq.errors import NotFound, PreconditionFailed
+from shardmq.errors import AccessRefused, NotFound, PreconditionFailed
 from shardmq.gateway.session.client import Client
 from shardmq.topology.arguments import is_stream
 from shardmq.topology.entities import Queue
@@ -55,3 +55,12 @@ def topics_of(client: Client) -> list[tuple[str, str, list[Queue]]]:
 def lag_of(state: PartitionState, group: GroupState) -> int:
     """How many messages of a partition a group has not acknowledged."""
     return max(0, state.next - max(group.offset, state.first) - group.acked_above)
+
+
+def may_read(client: Client, vhost: str, topic: str) -> bool:
+    """Whether a client may read a topic or stream."""
+    try:
+        client.state.permissions(client.user, vhost).check_read(topic, "topic")
+    except AccessRefused:
+        return False
+    return True

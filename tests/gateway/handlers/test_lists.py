@@ -13,6 +13,7 @@ from shardmq.message.record import pack_many
 from shardmq.protocol.native.operations.administration import PermissionDelete, PermissionPut, UserPut, VhostPut
 from shardmq.protocol.native.operations.basic import BasicConsume, BasicGet, BasicPublish
 from shardmq.protocol.native.operations.connection import ChannelOpen, StatusGet
+from shardmq.protocol.native.operations.topics import TopicDeclare
 from shardmq.protocol.native.operations.topology import (
     ExchangeBind,
     ExchangeDeclare,
@@ -120,6 +121,27 @@ def test_bindings_between_exchanges_are_told_from_those_of_queues(broker: Broker
         assert rows["down", "queue"]["destination"] == "bound"
         exchange = next(row for row in client.ask(TopologyList, "exchanges") if row["name"] == "down")
         assert (exchange["type"], exchange["internal"], exchange["auto_delete"]) == ("fanout", True, True)
+
+
+def test_readable_topics_are_topics_and_streams_that_the_user_may_read(broker: Broker) -> None:
+    with RawClient(broker).open() as admin:
+        admin.ask(VhostPut, "topics")
+        admin.ask(UserPut, "analyst", "secret")
+        admin.ask(PermissionPut, "guest", "topics", ".*", ".*", ".*")
+        admin.ask(PermissionPut, "analyst", "topics", "", "", r"^app-a\..*")
+    with RawClient(broker).open(vhost="topics") as client:
+        for topic in ("app-a.orders", "app-b.orders"):
+            client.ask(TopicDeclare, topic, 3)
+        for team in ("app-a", "app-b"):
+            client.ask(QueueDeclare, f"{team}.clicks", durable=True, arguments={"x-queue-type": "stream"})
+            client.ask(QueueDeclare, f"{team}.jobs", durable=True)
+        rows = client.ask(TopologyList, "readable-topics")
+        assert [row["name"] for row in rows] == ["app-a.clicks", "app-a.orders", "app-b.clicks", "app-b.orders"]
+    with RawClient(broker).open("analyst", "secret", "topics") as client:
+        assert client.ask(TopologyList, "readable-topics") == [
+            {"name": "app-a.clicks", "vhost": "topics", "partitions": 1},
+            {"name": "app-a.orders", "vhost": "topics", "partitions": 3},
+        ]
 
 
 def test_what_does_not_concern_them_is_not_shown_to_those_without_tags(broker: Broker) -> None:

@@ -33,9 +33,9 @@ class AdministrationRequests(ABC):
         """List what exists of one kind, a table for each.
 
         Args:
-            noun: "exchanges", "queues", "bindings", "topics" or "transactions" (undecided ones) of this virtual host;
-                "vhosts", "users", "permissions", "topic-permissions", "policies", "connections", "channels" or
-                "consumers": those the user may see.
+            noun: "exchanges", "queues", "bindings", "topics", "readable-topics" (those that the user may read, and
+                streams) or "transactions" (undecided ones) of this virtual host; "vhosts", "users", "permissions",
+                "topic-permissions", "policies", "connections", "channels" or "consumers": those the user may see.
         """
         return await self._ask(administration.topology(noun))
 
