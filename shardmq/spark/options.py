@@ -152,7 +152,11 @@ class Options:
         "subscribe", _TOPICS, values.topics, (), "Topics or streams to read, with commas between their names."
     )
     subscribe_pattern: str = _option(
-        "subscribePattern", _TOPICS, values.pattern, "", "Read every topic whose whole name fits a regular expression."
+        "subscribePattern",
+        _TOPICS,
+        values.pattern,
+        "",
+        "Read every topic or stream that the user may read and whose whole name fits a regular expression.",
     )
     assign: dict[str, tuple[int, ...]] | None = _option(  # noqa: RUF009 - it makes a field
         "assign", _TOPICS, values.partitions, None, 'Partitions to read: {"orders": [0, 1]}.'
@@ -200,7 +204,8 @@ class Options:
         _TOPICS,
         values.flag,
         True,
-        "Whether messages that retention dropped before they were read fail the job; else it goes on behind them.",
+        "Whether messages that are gone before they were read fail the job, by retention, damage, or with their topic; "
+        "else it goes on behind them.",
     )
     max_offsets: int = _option(
         "maxOffsetsPerTrigger",

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
+from shardmq.errors import InvalidRequest
 from shardmq.spark.connection.broker import BrokerConnection
 from shardmq.spark.connection.protocol import Op
 
@@ -44,12 +45,18 @@ class Topics:
         self._broker = broker
 
     def names(self) -> list[str]:
-        """The names of the topics that the user may see.
+        """The names of the topics and streams that the user may read.
+
+        An earlier version of the broker tells topics alone, with those that the user may not read.
 
         Raises:
             ShardmqError: they cannot be asked for.
         """
-        return [row["name"] for row in self._broker.insist(Op.TOPOLOGY_LIST, "topics")]
+        try:
+            rows = self._broker.insist(Op.TOPOLOGY_LIST, "readable-topics")
+        except InvalidRequest:  # it has no such list
+            rows = self._broker.insist(Op.TOPOLOGY_LIST, "topics")
+        return [row["name"] for row in rows]
 
     def states(self, topic: str) -> list[PartitionState]:
         """The partitions of a topic, in their order.

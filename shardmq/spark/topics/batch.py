@@ -64,7 +64,7 @@ class TopicReader(DataSourceReader):
 
         Raises:
             PreconditionFailed: messages of the range are not there, and failOnDataLoss is set.
-            NotFound: the topic does not exist.
+            NotFound: the topic does not exist, and failOnDataLoss is set.
             ShardmqError: the broker does not answer, or refuses.
         """
         if isinstance(partition, TopicRange):  # else Spark's stand-in for no partitions

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from shardmq.errors import OffsetOutOfRange, PreconditionFailed, ProtocolError, ReplyCode
+from shardmq.errors import NotFound, OffsetOutOfRange, PreconditionFailed, ProtocolError, ReplyCode
 from shardmq.spark.connection.topics import PartitionState, Topics
 from shardmq.spark.options import Options
 from shardmq.spark.read.columns import Columns
@@ -31,7 +31,7 @@ def read_range(options: Options, schema: pa.Schema, part: TopicRange) -> Iterato
 
     Raises:
         PreconditionFailed: messages of the range are not there, and failOnDataLoss is set.
-        NotFound: the topic does not exist.
+        NotFound: the topic does not exist, and failOnDataLoss is set.
         ShardmqError: the broker does not answer, or refuses.
     """
     topics = Topics(task_connection(options, part.gateway))
@@ -44,6 +44,11 @@ def read_range(options: Options, schema: pa.Schema, part: TopicRange) -> Iterato
         except OffsetOutOfRange as gone:
             place = _behind_missing(options, part, place, PartitionState(part.number, gone.first, gone.end))
             continue
+        except NotFound as deleted:
+            if options.fails_on_loss:
+                raise
+            _left_out(f"{part.partition}: messages [{place}, {part.end}) cannot be read: {deleted.text}")
+            return
         if not deliveries:  # the partition ends here
             _behind_missing(options, part, place, PartitionState(part.number, 0, place))
             return
@@ -101,4 +106,8 @@ def _behind_missing(options: Options, part: TopicRange, place: int, state: Parti
 def _leave_out(options: Options, said: str, advice: str) -> None:
     if options.fails_on_loss:
         raise PreconditionFailed(f"{said}; {advice}")
+    _left_out(said)
+
+
+def _left_out(said: str) -> None:
     _log.warning("%s; they are left out (failOnDataLoss is false)", said)

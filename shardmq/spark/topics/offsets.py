@@ -140,6 +140,14 @@ def within(partition: TopicPartition, offset: int, states: States, options: Opti
     return min(max(offset, state.first), state.next)
 
 
+def gone(partitions: Iterable[TopicPartition]) -> str:
+    """A sentence about partitions that were deleted while a stream read them."""
+    return f"not there any more: {named(partitions)}. What the stream had not read of that is lost"
+
+
+GONE_ADVICE: Final = "set failOnDataLoss to false to go on without"
+
+
 def _word(state: PartitionState, is_earliest: bool) -> int:
     return state.first if is_earliest else state.next
 
@@ -172,13 +180,14 @@ def _of_all(option: str, given: ByTopic, states: States) -> Places:
         TopicPartition(topic, number): value for topic, of_topic in given.items() for number, value in of_topic.items()
     }
     if missing := set(states) - set(places):
-        raise InvalidRequest(f"option {option} says nothing of {_named(missing)}; it is to name all that are read")
+        raise InvalidRequest(f"option {option} says nothing of {named(missing)}; it is to name all that are read")
     if unknown := set(places) - set(states):
-        raise InvalidRequest(f"option {option} names {_named(unknown)}, not among those that are read; leave that out")
+        raise InvalidRequest(f"option {option} names {named(unknown)}, not among those that are read; leave that out")
     return places
 
 
-def _named(partitions: Iterable[TopicPartition]) -> str:
+def named(partitions: Iterable[TopicPartition]) -> str:
+    """Partitions in words, some of them where they are many."""
     ordered = sorted(partitions)
     more = f" and {len(ordered) - NAMED_MAX} more" if len(ordered) > NAMED_MAX else ""
     return "; ".join(map(str, ordered[:NAMED_MAX])) + more

@@ -25,12 +25,22 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from shardmq.errors import ShardmqError
+from shardmq.errors import PreconditionFailed, ShardmqError
 from shardmq.spark.option_values import LATEST
 from shardmq.spark.options import Options
 from shardmq.spark.topics.columns import topic_schema
 from shardmq.spark.topics.fetch import read_range
-from shardmq.spark.topics.offsets import Json, Places, States, from_json, start_of, to_json, within
+from shardmq.spark.topics.offsets import (
+    GONE_ADVICE,
+    Json,
+    Places,
+    States,
+    from_json,
+    gone,
+    start_of,
+    to_json,
+    within,
+)
 from shardmq.spark.topics.ranges import TopicRange, ranges_between
 from shardmq.spark.topics.rate_limit import limited, rows_of_bytes
 from shardmq.spark.topics.subscription import Subscription
@@ -60,6 +70,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Places | None = None  # of Trigger.AvailableNow
         self._seen: States | None = None
         self._shown: Places = {}  # to others, by the group
+        self._warned: set[str] = set()
         self._last_batch = time.monotonic()
 
     def initialOffset(self) -> Json:
@@ -84,10 +95,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Note how far the partitions go now: a query with Trigger.AvailableNow ends there."""
-        self._target = _ends(self._subscription.states())
+        self._target = _ends(self._subscription.states(read=()))
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
         """Where the next micro-batch ends: at `start` where there is to be none yet.
+
+        Partitions that were deleted are in `start` and not in the end, as with Kafka's source.
 
         Raises:
             PreconditionFailed: messages from `start` on are not there, and failOnDataLoss is set.
@@ -96,7 +109,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = from_json(start)
         if self._options.group:
             self._show(begin)
-        self._seen = states = self._subscription.states()
+        self._seen = states = self._subscription.states({partition.topic for partition in begin})
         end = self._reached(begin, states)
         if end == begin or self._is_early(begin, end, limit):
             if self._target is None:
@@ -107,7 +120,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> Json:
         """How far the partitions went when the micro-batch was planned. The query's progress shows it."""
-        return to_json(_ends(self._seen if self._seen is not None else self._subscription.states()))
+        return to_json(_ends(self._seen if self._seen is not None else self._subscription.states(read=())))
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         """The ranges of a micro-batch, the same ones each time it is run; wherever their shards are led then.
@@ -122,7 +135,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             PreconditionFailed: messages of the range are not there, and failOnDataLoss is set.
-            NotFound: the topic does not exist.
+            NotFound: the topic does not exist, and failOnDataLoss is set.
             ShardmqError: the broker does not answer, or refuses.
         """
         if isinstance(partition, TopicRange):  # else Spark's stand-in for no partitions
@@ -156,7 +169,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             PreconditionFailed: where it begins is not there, and failOnDataLoss is set.
         """
-        end = dict(begin)  # what is read no more keeps its place
+        deleted = {partition for partition in begin if partition not in states and self._subscription.has(partition)}
+        if deleted:
+            self._lose(gone(deleted), GONE_ADVICE)
+        end = {partition: place for partition, place in begin.items() if partition not in deleted}
         for partition, state in states.items():
             start = begin.get(partition, 0)
             within(partition, start, states, self._options)
@@ -166,6 +182,18 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             place = state.next if self._target is None else self._target.get(partition, 0)
             end[partition] = max(place, start)
         return end
+
+    def _lose(self, said: str, advice: str) -> None:
+        """Go on without messages that are not there, and say so once.
+
+        Raises:
+            PreconditionFailed: failOnDataLoss is set.
+        """
+        if self._options.fails_on_loss:
+            raise PreconditionFailed(f"{said}; {advice}")
+        if said not in self._warned:
+            self._warned.add(said)
+            _log.warning("%s; the stream goes on (failOnDataLoss is false)", said)
 
     def _is_early(self, begin: Places, end: Places, limit: ReadLimit) -> bool:
         """Whether so few messages are to wait for more."""

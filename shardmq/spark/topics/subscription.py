@@ -1,12 +1,13 @@
 """Which topics and partitions a job reads, and how far each goes at a moment."""
 
+import logging
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Final
 
-from shardmq.errors import InvalidRequest, NotFound, OffsetOutOfRange
+from shardmq.errors import AccessRefused, InvalidRequest, NotFound, OffsetOutOfRange, PreconditionFailed, ShardmqError
 from shardmq.spark.connection.broker import BrokerConnection
 from shardmq.spark.connection.topics import PartitionState, Topics
 from shardmq.spark.options import Options
@@ -18,6 +19,8 @@ from shardmq.spark.topics.ranges import TopicRange
 PATTERN_SECONDS: Final = 10.0
 """How old the list of topics that fit a pattern may be."""
 
+_log = logging.getLogger("shardmq.spark")
+
 
 class Subscription:
     """What the options subscribe, subscribePattern and assign name.
@@ -28,6 +31,7 @@ class Subscription:
 
     def __init__(self, options: Options) -> None:
         self._options = options
+        self._fits = re.compile(options.subscribe_pattern).fullmatch
         self._found: list[str] = []  # by the pattern
         self._looked_at = -PATTERN_SECONDS
 
@@ -35,19 +39,26 @@ class Subscription:
         """The requests about topics, over this process's connection."""
         return Topics(self._broker())
 
-    def states(self) -> dict[TopicPartition, PartitionState]:
+    def states(self, read: Collection[str] | None = None) -> dict[TopicPartition, PartitionState]:
         """The partitions there are now.
+
+        What fits a pattern may be deleted at any time, or be nothing that the user may read: that is left out.
+
+        Args:
+            read: the topics that a stream reads already; None where a job begins.
 
         Raises:
             NotFound: a topic or a partition that is named does not exist.
-            InvalidRequest: no topic fits the pattern.
+            AccessRefused: a topic that is named, or read already, may not be read.
+            InvalidRequest: a job begins, and no topic fits the pattern.
             ShardmqError: the broker does not answer, or refuses.
         """
-        options, topics = self._options, self.topics()
+        options = self._options
+        if not options.assign and not options.subscribe:
+            return self._fitting_states(read)
         states = {}
-        for topic in self._names(topics):
-            with naming(topic, "topic"):
-                of_topic = topics.states(topic)
+        for topic in sorted(options.assign or options.subscribe):
+            of_topic = self._states_of(topic)
             wanted = options.assign[topic] if options.assign else range(len(of_topic))
             for number in wanted:
                 if number >= len(of_topic):
@@ -58,17 +69,26 @@ class Subscription:
                 states[TopicPartition(topic, number)] = of_topic[number]
         return states
 
+    def has(self, partition: TopicPartition) -> bool:
+        """Whether the options name a partition, be it there or not."""
+        topic, number = partition
+        if self._options.assign:
+            return number in self._options.assign.get(topic, ())
+        return topic in self._options.subscribe if self._options.subscribe else self._fits(topic) is not None
+
     def placed(self, ranges: Iterable[TopicRange]) -> list[TopicRange]:
         """Ranges with the gateways of the hosts that lead their shards now, where the broker names them.
 
         Raises:
-            NotFound: a topic was deleted meanwhile.
             ShardmqError: the broker does not answer, or refuses.
         """
         parts, gateways = list(ranges), {}
         for topic in {part.topic for part in parts}:
-            with naming(topic, "topic"):
-                gateways[topic] = dict(enumerate(self._broker().gateways(topic)))
+            try:
+                with naming(topic, "topic"):
+                    gateways[topic] = dict(enumerate(self._broker().gateways(topic)))
+            except NotFound:
+                gateways[topic] = {}  # the task that reads it says so
         return [replace(part, gateway=gateways[part.topic].get(part.number, "")) for part in parts]
 
     def seek(self, partition: TopicPartition, time_ms: int) -> int:
@@ -77,34 +97,49 @@ class Subscription:
             return self.topics().seek(partition.topic, partition.number, time_ms)
 
     def message_bytes(self, partition: TopicPartition, offset: int) -> float:
-        """The average size of a partition's messages from an offset on; 0 where they were dropped meanwhile."""
+        """The average size of a partition's messages from an offset on; 0 where they are not there any more."""
         try:
             with naming(partition.topic, "topic"):
                 return self.topics().message_bytes(partition.topic, partition.number, offset)
-        except OffsetOutOfRange:
+        except (OffsetOutOfRange, NotFound):
             return 0.0  # the task that reads them says so
 
-    def _names(self, topics: Topics) -> list[str]:
-        options = self._options
-        if options.assign:
-            return sorted(options.assign)
-        if options.subscribe:
-            return sorted(options.subscribe)
-        found = self._fitting(topics)
-        if not found:
-            raise InvalidRequest(
-                f"no topic's whole name fits option subscribePattern '{options.subscribe_pattern}'; `shardmq topic "
-                "list` shows their names"
-            )
-        return found
+    def _states_of(self, topic: str) -> list[PartitionState]:
+        with naming(topic, "topic"):
+            return self.topics().states(topic)
 
-    def _fitting(self, topics: Topics) -> list[str]:
+    def _fitting_states(self, read: Collection[str] | None) -> dict[TopicPartition, PartitionState]:
+        """The partitions of the topics that fit the pattern."""
+        states: dict[TopicPartition, PartitionState] = {}
+        known = {topic for topic in read or () if self._fits(topic)}
+        for topic in sorted(known.union(self._fitting())):
+            try:
+                of_topic = self._states_of(topic)
+            except (NotFound, PreconditionFailed, AccessRefused) as fault:  # or it is a plain queue by now
+                if isinstance(fault, AccessRefused) and topic in known:
+                    raise
+                self._leave_out(topic, fault)
+                continue
+            states |= {TopicPartition(topic, state.number): state for state in of_topic}
+        if not states and read is None:
+            raise InvalidRequest(
+                f"no topic's whole name fits option subscribePattern '{self._options.subscribe_pattern}', or the user "
+                "may read none of them; `shardmq topic list` shows the names of topics"
+            )
+        return states
+
+    def _fitting(self) -> list[str]:
         """The topics that fit the pattern, looked for now and then: topics appear rarely, and streams ask often."""
         if time.monotonic() - self._looked_at >= PATTERN_SECONDS:
-            fits = re.compile(self._options.subscribe_pattern).fullmatch
-            self._found = sorted(name for name in topics.names() if fits(name))
+            self._found = [name for name in self.topics().names() if self._fits(name)]
             self._looked_at = time.monotonic()
         return self._found
+
+    def _leave_out(self, topic: str, fault: ShardmqError) -> None:
+        """Ask no more for a topic that fits the pattern and cannot be read, before names are looked for again."""
+        if topic in self._found:
+            self._found.remove(topic)
+            _log.info("left out of subscribePattern: %s", fault.text)
 
     def _broker(self) -> BrokerConnection:
         return task_connection(self._options)

@@ -14,7 +14,11 @@ from pyspark.sql.types import StructType
 import shardmq
 from shardmq.cmd.run.broker import Broker
 from shardmq.errors import AccessRefused, InvalidRequest, NotFound, PreconditionFailed
+from shardmq.spark.connection.broker import BrokerConnection
+from shardmq.spark.connection.protocol import Op
+from shardmq.spark.connection.topics import Topics
 from shardmq.spark.options import parse
+from shardmq.spark.topics import subscription
 from shardmq.spark.topics.batch import TopicReader
 from shardmq.spark.topics.columns import TOPIC_SCHEMA
 from shardmq.spark.topics.stream import TopicStreamReader
@@ -95,6 +99,33 @@ def test_topics_are_found_by_a_pattern_of_their_whole_names(
         batch(broker, subscribePattern=topic[:12]).partitions()
 
 
+def test_streams_are_found_by_a_pattern_as_topics_are(broker: Broker, channel: shardmq.Channel) -> None:
+    channel.topic_declare("found-asia", 2)
+    channel.queue_declare("found-eu", durable=True, arguments={"x-queue-type": "stream"})
+    channel.queue_declare("found-jobs", durable=True)
+    made = batch(broker, subscribePattern="found-.*")
+    publish(channel, "found-asia", 0, 10)
+    channel.basic_publish("", "found-eu", b"10")
+    rows = [row for part in made.partitions() for arrow in made.read(part) for row in arrow.to_pylist()]
+    assert sorted(int(row["value"]) for row in rows) == list(range(11))
+    channel.topic_delete("found-asia")
+    for queue in ("found-eu", "found-jobs"):
+        channel.queue_delete(queue)
+
+
+class EarlierBroker(BrokerConnection):
+    """A connection to a broker that has no list of readable topics, as those before had none."""
+
+    def insist(self, operation: Op, *values: object) -> Any:
+        return super().insist(operation, *("planets" if value == "readable-topics" else value for value in values))
+
+
+def test_an_earlier_broker_tells_topics_alone(broker: Broker, topic: str) -> None:
+    connection = EarlierBroker(broker.url)
+    assert topic in Topics(connection).names()
+    connection.close()
+
+
 def test_the_permission_to_read_a_topic_is_enough(
     broker: Broker, connection: shardmq.Connection, channel: shardmq.Channel, topic: str
 ) -> None:
@@ -107,6 +138,112 @@ def test_the_permission_to_read_a_topic_is_enough(
     with pytest.raises(AccessRefused, match="'other'"):
         TopicReader(parse({"url": url, "subscribe": "other"}, "topic"), COLUMNS).partitions()
     connection.user_delete("analyst")
+
+
+def test_topics_that_fit_a_pattern_and_may_not_be_read_are_left_out(
+    broker: Broker, connection: shardmq.Connection, channel: shardmq.Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscription, "PATTERN_SECONDS", 0.0)
+    channel.topic_declare("app-a", 2)
+    connection.user_put("stranger", "secret")
+    connection.permission_put("stranger", "/", "^$", "^$", "^app-a$")
+    url = broker.url.replace("guest:guest", "stranger:secret")
+    made = TopicStreamReader(parse({"url": url, "subscribePattern": "app-.*"}, "readStream"), COLUMNS)
+    begin = made.initialOffset()
+    channel.topic_declare("app-b", 2)
+    publish(channel, "app-a", 0, 10)
+    assert made.latestOffset(begin, ReadAllAvailable()).keys() == {"app-a"}
+    connection.permission_put("stranger", "/", "^$", "^$", "^$")
+    with pytest.raises(AccessRefused, match="'app-a'"):  # what a stream reads is not left out
+        made.latestOffset(begin, ReadAllAvailable())
+    connection.user_delete("stranger")
+    for topic in ("app-a", "app-b"):
+        channel.topic_delete(topic)
+
+
+@pytest.fixture
+def pair(connection: shardmq.Connection) -> Iterator[tuple[str, str]]:
+    """Two topics of a partition each, which pattern pair-.* fits, with ten messages each."""
+    topics = ("pair-one", "pair-two")
+    with connection.channel() as channel:
+        for topic in topics:
+            channel.topic_declare(topic, 1)
+            publish(channel, topic, 0, 10)
+        yield topics
+        for topic in {row["name"] for row in connection.topology("topics")}.intersection(topics):
+            channel.topic_delete(topic)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 3600.0], ids=["names looked for", "names kept"])
+def test_a_topic_that_is_deleted_under_a_pattern_is_lost_as_failOnDataLoss_says(
+    broker: Broker,
+    channel: shardmq.Channel,
+    pair: tuple[str, str],
+    seconds: float,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(subscription, "PATTERN_SECONDS", seconds)
+    strict, lenient, again = (
+        stream_of(broker, subscribePattern="pair-.*", startingOffsets="earliest", failOnDataLoss=fails)
+        for fails in ("true", "false", "false")
+    )
+    one, two = pair
+    begin = strict.initialOffset()
+    middle = lenient.latestOffset(begin, ReadAllAvailable())
+    assert middle == {one: {"0": 10}, two: {"0": 10}}
+    publish(channel, one, 10, 20)
+    publish(channel, two, 10, 20)
+    channel.topic_delete(two)
+    with pytest.raises(PreconditionFailed, match=f"not there any more: topic '{two}', partition 0. What the stream"):
+        strict.latestOffset(middle, ReadAllAvailable())
+    end = lenient.latestOffset(middle, ReadAllAvailable())
+    assert end == {one: {"0": 20}}
+    assert caplog.text.count(f"not there any more: topic '{two}'") == 1
+    assert found(lenient, lenient.partitions(middle, end)) == {0: [(place, place) for place in range(10, 20)]}
+    assert again.latestOffset(middle, ReadAllAvailable()) == {one: {"0": 20}}, "also when it is started again"
+    channel.topic_declare(two, 1)
+    publish(channel, two, 0, 3)
+    monkeypatch.setattr(subscription, "PATTERN_SECONDS", 0.0)
+    assert lenient.latestOffset(end, ReadAllAvailable()) == {one: {"0": 20}, two: {"0": 3}}
+
+
+def test_a_stream_all_of_whose_topics_were_deleted_waits_for_others(
+    broker: Broker, channel: shardmq.Channel, pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscription, "PATTERN_SECONDS", 0.0)
+    made = stream_of(broker, subscribePattern="pair-.*", failOnDataLoss="false")
+    begin = made.initialOffset()
+    for topic in pair:
+        channel.topic_delete(topic)
+    end = made.latestOffset(begin, ReadAllAvailable())
+    assert end == made.latestOffset(end, ReadAllAvailable()) == made.reportLatestOffset() == {}
+    channel.topic_declare(pair[0], 1)
+    assert made.latestOffset(end, ReadAllAvailable()) == {pair[0]: {"0": 0}}
+
+
+def test_a_micro_batch_of_a_topic_that_was_deleted_is_run_again_as_failOnDataLoss_says(
+    broker: Broker,
+    channel: shardmq.Channel,
+    pair: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def gateways(connection: BrokerConnection, topic: str) -> list[str]:
+        """Ask for them also where the broker is on one machine."""
+        return [place["gateway"] for place in connection.insist(Op.QUEUE_PLACES, topic)]
+
+    monkeypatch.setattr(BrokerConnection, "gateways", gateways)
+    one, two = pair
+    begin, end = ({one: {"0": place}, two: {"0": place}} for place in (0, 10))
+    channel.topic_delete(two)
+    strict, lenient = (
+        stream_of(broker, subscribePattern="pair-.*", failOnDataLoss=fails) for fails in ("true", "false")
+    )
+    with pytest.raises(NotFound, match=f"'{two}'"):
+        found(strict, strict.partitions(begin, end))
+    assert found(lenient, lenient.partitions(begin, end)) == {0: [(place, place) for place in range(10)]}
+    assert f"topic '{two}', partition 0: messages [0, 10) cannot be read" in caplog.text
 
 
 def test_partitions_that_are_added_while_a_stream_runs_are_read_from_their_first_message(
