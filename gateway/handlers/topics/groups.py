@@ -18,7 +18,7 @@ from shardmq.bus.messages.membership import TakeEpoch
 from shardmq.bus.messages.streams import Reading
 from shardmq.errors import InvalidRequest, NotFound, PreconditionFailed, RequestError
 from shardmq.gateway.handlers.replies import from_all
-from shardmq.gateway.handlers.topics.partitions import lag_of, no_partition, partitions_read
+from shardmq.gateway.handlers.topics.partitions import lag_of, no_partition, partition_id, partitions_read
 from shardmq.gateway.handlers.topics.questions import Place, ask_all
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.client import Client
@@ -78,7 +78,12 @@ def group_offsets(channel: Channel, operation: GroupOffsets, reply: Reply) -> No
         if acks.are_lost:
             reply(_acks_lost(client, topic, group))
         else:
-            reply([_row(number, state, _of(state, group)) for (number, _), state in zip(places, states, strict=True)])
+            reply(
+                [
+                    _row(number, state, _of(state, group)) | {"id": partition_id(client, queue)}
+                    for (number, queue), state in zip(places, states, strict=True)
+                ]
+            )
 
     def refused(outcome: Outcome) -> None:
         acks.put_back()

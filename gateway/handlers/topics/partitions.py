@@ -1,5 +1,7 @@
 """The partitions of a topic, for those who may read it."""
 
+import hashlib
+
 from shardmq.bus.messages.groups import GroupState, PartitionState
 from shardmq.errors import AccessRefused, NotFound, PreconditionFailed
 from shardmq.gateway.session.client import Client
@@ -28,6 +30,19 @@ def partitions_read(client: Client, topic: str) -> list[Queue]:
         )
     queues = [topology.queue_by_id(number) for number in numbers]
     return [queue for queue in queues if queue is not None]
+
+
+def partition_id(client: Client, queue: Queue) -> int:
+    """The number that tells a partition from all others, 1 to 2**53 - 1; 0 where the broker's id is not known.
+
+    It is another one for a partition of the same name that was made anew, or restored from a backup: of a queue's id
+    and the broker's, which a restored broker has anew.
+    """
+    broker = client.state.broker
+    if not broker:
+        return 0
+    digest = hashlib.blake2b(f"{broker} {queue.id}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 11 or 1
 
 
 def no_partition(client: Client, name: str, number: int, count: int, kind: str = "topic") -> NotFound:

@@ -79,7 +79,8 @@ class OffsetRequests(ABC):
         Returns:
             A dict for each partition, in order: `partition`, `first` and `end` (the offsets it keeps, end not
             included), `offset` (of the message the group reads next; None where it has not read), `lag`, `type`,
-            `epoch`, `member`, `consumers`, `unacked`, `acked_above`, `delayed`, `dying`, `lost`.
+            `epoch`, `member`, `consumers`, `unacked`, `acked_above`, `delayed`, `dying`, `lost`, and `id`, a number of
+            the partition itself: another one once the topic was made anew, or the broker restored from a backup.
 
         Raises:
             PreconditionFailed: what was acknowledged on this channel for a shared group had no effect, as its shard was
