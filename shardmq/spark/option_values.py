@@ -19,6 +19,10 @@ Offsets = dict[str, dict[int, int]]
 
 OFFSET_MAX: Final = 2**63 - 1
 
+PARTITION_IDS: Final = "amq.partition-ids."
+"""Begins the names under which the offsets of a stream have its partitions' ids (topics/partition_ids.py). Topics have
+no such names. What is copied from there into an option may have them; they are left out."""
+
 _EXAMPLE: Final = '{"orders": {"0": 23, "1": -2}}'
 _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -126,7 +130,8 @@ def duration_ms(given: str) -> int:
 
 
 def _numbers(given: str, least: int) -> Offsets:
-    table = _object(given, _EXAMPLE)
+    whole = _object(given, _EXAMPLE)
+    table = {topic: of_topic for topic, of_topic in whole.items() if not topic.startswith(PARTITION_IDS)}
     for of_topic in table.values():
         if not isinstance(of_topic, dict) or not all(
             re.fullmatch(r"\d{1,9}", number) and type(value) is int and least <= value <= OFFSET_MAX

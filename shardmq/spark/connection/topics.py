@@ -27,11 +27,13 @@ class PartitionState:
         number: in its topic.
         first: the offset of its oldest message.
         next: the offset of the next message to come.
+        id: tells it from one of its name that was made anew, or restored from a backup; 0 where that is not known.
     """
 
     number: int
     first: int
     next: int
+    id: int = 0
 
 
 class Topics:
@@ -67,7 +69,7 @@ class Topics:
             ShardmqError: it cannot be asked for.
         """
         rows = self._broker.insist(Op.GROUP_OFFSETS, topic, ANY_GROUP)
-        return [PartitionState(row["partition"], row["first"], row["end"]) for row in rows]
+        return [PartitionState(row["partition"], row["first"], row["end"], row.get("id", 0)) for row in rows]
 
     def commit(self, topic: str, group: str, offsets: list[tuple[int, int]]) -> None:
         """Move a group's offsets on, which others see.

@@ -3,6 +3,8 @@
 An offset is that of the next message to read. In checkpoints and options places are written as Kafka's source does:
 
     {"orders": {"0": 23, "1": 7}, "payments": {"0": 0}}
+
+Checkpoints have ids of partitions besides (partition_ids.py).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -10,7 +12,7 @@ from typing import Final, NamedTuple
 
 from shardmq.errors import InvalidRequest, PreconditionFailed
 from shardmq.spark.connection.topics import PartitionState
-from shardmq.spark.option_values import EARLIEST, EARLIEST_NUMBER, LATEST, LATEST_NUMBER
+from shardmq.spark.option_values import EARLIEST, EARLIEST_NUMBER, LATEST, LATEST_NUMBER, PARTITION_IDS
 from shardmq.spark.option_values import Offsets as ByTopic
 from shardmq.spark.options import Options
 
@@ -51,6 +53,7 @@ def from_json(table: Json) -> Places:
     return {
         TopicPartition(topic, int(number)): offset
         for topic, offsets in table.items()
+        if not topic.startswith(PARTITION_IDS)
         for number, offset in offsets.items()
     }
 

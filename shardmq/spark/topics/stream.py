@@ -35,11 +35,21 @@ from shardmq.spark.topics.offsets import (
     Json,
     Places,
     States,
+    TopicPartition,
     from_json,
     gone,
     start_of,
     to_json,
     within,
+)
+from shardmq.spark.topics.partition_ids import (
+    REPLACED_ADVICE,
+    Ids,
+    ids_in,
+    ids_of,
+    made_anew,
+    replaced,
+    with_ids,
 )
 from shardmq.spark.topics.ranges import TopicRange, ranges_between
 from shardmq.spark.topics.rate_limit import limited, rows_of_bytes
@@ -69,6 +79,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._subscription = Subscription(options)
         self._target: Places | None = None  # of Trigger.AvailableNow
         self._seen: States | None = None
+        self._planned: Json = {}
         self._shown: Places = {}  # to others, by the group
         self._warned: set[str] = set()
         self._last_batch = time.monotonic()
@@ -82,7 +93,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ShardmqError: the broker does not answer, or refuses.
         """
         states = self._subscription.states()
-        return to_json(start_of(self._options, states, LATEST, self._subscription.seek))
+        places = start_of(self._options, states, LATEST, self._subscription.seek)
+        return with_ids(to_json(places), ids_of(states))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """The limit of a micro-batch, as far as Spark has one of the kind; `latestOffset` knows the others."""
@@ -106,29 +118,40 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             PreconditionFailed: messages from `start` on are not there, and failOnDataLoss is set.
             ShardmqError: the broker does not answer, or refuses.
         """
-        begin = from_json(start)
+        begin, ids = from_json(start), ids_in(start)
         if self._options.group:
             self._show(begin)
         self._seen = states = self._subscription.states({partition.topic for partition in begin})
-        end = self._reached(begin, states)
-        if end == begin or self._is_early(begin, end, limit):
+        others = made_anew(ids, ids_of(states))
+        end = self._reached(begin, states, others)
+        if (end == begin and not others) or self._is_early(begin, end, limit):
             if self._target is None:
                 time.sleep(IDLE_SECONDS)
             return start
         self._last_batch = time.monotonic()
-        return to_json(self._limited(begin, end, states, limit))
+        places = self._limited(_begun(begin, end, others), end, states, limit)
+        kept = {partition: number for partition, number in ids.items() if partition in end}
+        self._planned = with_ids(to_json(places), {**kept, **ids_of(states)})
+        return self._planned
 
     def reportLatestOffset(self) -> Json:
         """How far the partitions went when the micro-batch was planned. The query's progress shows it."""
-        return to_json(_ends(self._seen if self._seen is not None else self._subscription.states(read=())))
+        states = self._seen if self._seen is not None else self._subscription.states(read=())
+        return with_ids(to_json(_ends(states)), ids_of(states))
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         """The ranges of a micro-batch, the same ones each time it is run; wherever their shards are led then.
 
         Raises:
+            PreconditionFailed: a topic was made anew since the micro-batch was planned, and failOnDataLoss is set.
             ShardmqError: the broker does not answer, or refuses.
         """
-        return self._subscription.placed(ranges_between(from_json(start), from_json(end), self._options))
+        begin, until = from_json(start), from_json(end)
+        others = made_anew(ids_in(start), ids_in(end))
+        if end != self._planned:  # but before the query was started again
+            others |= self._made_anew_since(begin, until, ids_in(end))
+        ranges = ranges_between(_begun(begin, until, others), until, self._options)
+        return self._subscription.placed(ranges)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of a range, in the order of their offsets. A task calls it.
@@ -163,8 +186,21 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     fault.text,
                 )
 
-    def _reached(self, begin: Places, states: States) -> Places:
-        """Where a micro-batch would end without a limit.
+    def _made_anew_since(self, begin: Places, end: Places, ids: Ids) -> set[TopicPartition]:
+        """The partitions of a micro-batch that are others now than when it was planned.
+
+        Raises:
+            PreconditionFailed: there are some, and failOnDataLoss is set.
+        """
+        read = {partition for partition, place in end.items() if place > begin.get(partition, 0)}
+        before = {partition: number for partition, number in ids.items() if partition in read}
+        others = made_anew(before, ids_of(self._subscription.states_of({partition.topic for partition in before})))
+        if others:
+            self._lose(replaced(others), REPLACED_ADVICE)
+        return others
+
+    def _reached(self, begin: Places, states: States, others: set[TopicPartition]) -> Places:
+        """Where a micro-batch would end without a limit. Of partitions that were made anew, the next one reads.
 
         Raises:
             PreconditionFailed: where it begins is not there, and failOnDataLoss is set.
@@ -176,11 +212,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for partition, state in states.items():
             start = begin.get(partition, 0)
             within(partition, start, states, self._options)
-            if start > state.next:  # made anew: the next micro-batch begins with what is there now
+            if partition in others or start > state.next:
                 end[partition] = state.first
                 continue
-            place = state.next if self._target is None else self._target.get(partition, 0)
+            place = state.next if self._target is None else min(self._target.get(partition, 0), state.next)
             end[partition] = max(place, start)
+        if others:
+            self._lose(replaced(others), REPLACED_ADVICE)
         return end
 
     def _lose(self, said: str, advice: str) -> None:
@@ -218,6 +256,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             }
             end = limited(begin, end, rows_of_bytes(begin, end, sizes, options.max_bytes))
         return limited(begin, end, options.max_offsets) if options.max_offsets else end
+
+
+def _begun(begin: Places, end: Places, others: set[TopicPartition]) -> Places:
+    """Where a micro-batch begins, of which nothing is read in partitions that were made anew."""
+    return begin | {partition: end[partition] for partition in others if partition in end}
 
 
 def _ends(states: States) -> Places:

@@ -31,7 +31,6 @@ class Subscription:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._fits = re.compile(options.subscribe_pattern).fullmatch
         self._found: list[str] = []  # by the pattern
         self._looked_at = -PATTERN_SECONDS
 
@@ -74,7 +73,22 @@ class Subscription:
         topic, number = partition
         if self._options.assign:
             return number in self._options.assign.get(topic, ())
-        return topic in self._options.subscribe if self._options.subscribe else self._fits(topic) is not None
+        return topic in self._options.subscribe if self._options.subscribe else self._fits(topic)
+
+    def states_of(self, topics: Iterable[str]) -> dict[TopicPartition, PartitionState]:
+        """All partitions of some topics; of those that do not exist there are none.
+
+        Raises:
+            ShardmqError: the broker does not answer, or refuses.
+        """
+        states: dict[TopicPartition, PartitionState] = {}
+        for topic in sorted(topics):
+            try:
+                of_topic = self._states_of(topic)
+            except NotFound:
+                continue  # the task that reads it says so
+            states |= {TopicPartition(topic, state.number): state for state in of_topic}
+        return states
 
     def placed(self, ranges: Iterable[TopicRange]) -> list[TopicRange]:
         """Ranges with the gateways of the hosts that lead their shards now, where the broker names them.
@@ -127,6 +141,9 @@ class Subscription:
                 "may read none of them; `shardmq topic list` shows the names of topics"
             )
         return states
+
+    def _fits(self, topic: str) -> bool:
+        return re.fullmatch(self._options.subscribe_pattern, topic) is not None
 
     def _fitting(self) -> list[str]:
         """The topics that fit the pattern, looked for now and then: topics appear rarely, and streams ask often."""

@@ -9,6 +9,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 import shardmq
 from shardmq.cmd.run.broker import Broker
+from shardmq.spark.option_values import PARTITION_IDS
 
 Load = Callable[..., DataFrame]
 
@@ -57,6 +58,11 @@ def finish(query: StreamingQuery, seconds: int = 400) -> list[dict[str, Any]]:
 def written(spark: SparkSession, folder: Path) -> list[int]:
     """The numbers that a query has written, in rising order."""
     return sorted(int(row.value) for row in spark.read.parquet(str(folder / "out")).select("value").collect())
+
+
+def places(table: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    """The offsets of a checkpoint, without the partitions' ids."""
+    return {topic: of_topic for topic, of_topic in table.items() if not topic.startswith(PARTITION_IDS)}
 
 
 def sizes(progress: Sequence[dict[str, Any]]) -> list[int]:

@@ -1,15 +1,13 @@
 """Topics of several partitions, read in batches and as streams."""
 
-import json
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from pyspark.sql.types import StructType
 
 import shardmq
 from shardmq.cmd.run.broker import Broker
@@ -20,50 +18,10 @@ from shardmq.spark.connection.topics import Topics
 from shardmq.spark.options import parse
 from shardmq.spark.topics import subscription
 from shardmq.spark.topics.batch import TopicReader
-from shardmq.spark.topics.columns import TOPIC_SCHEMA
 from shardmq.spark.topics.stream import TopicStreamReader
-from tests.spark.topics.streams import bodies, finish, loader, sizes, start, written
-
-COLUMNS = StructType([TOPIC_SCHEMA["value"], TOPIC_SCHEMA["partition"], TOPIC_SCHEMA["offset"]])
-
-
-@pytest.fixture
-def topic(connection: shardmq.Connection, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A topic of four partitions."""
-    name = f"topic-{request.node.name[:200]}"
-    with connection.channel() as channel:
-        channel.topic_declare(name, 4)
-        yield name
-        channel.topic_delete(name)
-
-
-def publish(channel: shardmq.Channel, topic: str, first: int, end: int) -> None:
-    """Messages whose bodies are numbers, each with a key of its own, confirmed."""
-    with channel.publisher() as publisher:
-        for number in range(first, end):
-            publisher.publish(topic, f"key-{number}", b"%d" % number)
-
-
-def batch(broker: Broker, **options: Any) -> TopicReader:
-    """As Spark makes it, without Spark."""
-    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in options.items()}
-    return TopicReader(parse({"url": broker.url} | texts, "topic"), COLUMNS)
-
-
-def stream_of(broker: Broker, **options: Any) -> TopicStreamReader:
-    """As Spark makes it, without Spark."""
-    texts = {name: str(value) for name, value in options.items()}
-    return TopicStreamReader(parse({"url": broker.url} | texts, "readStream"), COLUMNS)
-
-
-def found(made: TopicReader | TopicStreamReader, parts: Any) -> dict[int, list[tuple[int, int]]]:
-    """The offsets and values of each partition, in the order they came."""
-    rows: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for part in parts:
-        for arrow in made.read(part):
-            for row in arrow.to_pylist():
-                rows[row["partition"]].append((row["offset"], int(row["value"])))
-    return rows
+from tests.spark.topics.partitions import COLUMNS, batch, found, publish, stream_of
+from tests.spark.topics.streams import bodies, finish, loader, places, sizes, start, written
+from tests.spark.write.published import refused
 
 
 def test_every_partition_is_read_in_its_order(broker: Broker, channel: shardmq.Channel, topic: str) -> None:
@@ -152,7 +110,7 @@ def test_topics_that_fit_a_pattern_and_may_not_be_read_are_left_out(
     begin = made.initialOffset()
     channel.topic_declare("app-b", 2)
     publish(channel, "app-a", 0, 10)
-    assert made.latestOffset(begin, ReadAllAvailable()).keys() == {"app-a"}
+    assert places(made.latestOffset(begin, ReadAllAvailable())).keys() == {"app-a"}
     connection.permission_put("stranger", "/", "^$", "^$", "^$")
     with pytest.raises(AccessRefused, match="'app-a'"):  # what a stream reads is not left out
         made.latestOffset(begin, ReadAllAvailable())
@@ -191,21 +149,21 @@ def test_a_topic_that_is_deleted_under_a_pattern_is_lost_as_failOnDataLoss_says(
     one, two = pair
     begin = strict.initialOffset()
     middle = lenient.latestOffset(begin, ReadAllAvailable())
-    assert middle == {one: {"0": 10}, two: {"0": 10}}
+    assert places(middle) == {one: {"0": 10}, two: {"0": 10}}
     publish(channel, one, 10, 20)
     publish(channel, two, 10, 20)
     channel.topic_delete(two)
     with pytest.raises(PreconditionFailed, match=f"not there any more: topic '{two}', partition 0. What the stream"):
         strict.latestOffset(middle, ReadAllAvailable())
     end = lenient.latestOffset(middle, ReadAllAvailable())
-    assert end == {one: {"0": 20}}
+    assert places(end) == {one: {"0": 20}}
     assert caplog.text.count(f"not there any more: topic '{two}'") == 1
     assert found(lenient, lenient.partitions(middle, end)) == {0: [(place, place) for place in range(10, 20)]}
-    assert again.latestOffset(middle, ReadAllAvailable()) == {one: {"0": 20}}, "also when it is started again"
+    assert places(again.latestOffset(middle, ReadAllAvailable())) == {one: {"0": 20}}, "also when it is started again"
     channel.topic_declare(two, 1)
     publish(channel, two, 0, 3)
     monkeypatch.setattr(subscription, "PATTERN_SECONDS", 0.0)
-    assert lenient.latestOffset(end, ReadAllAvailable()) == {one: {"0": 20}, two: {"0": 3}}
+    assert places(lenient.latestOffset(end, ReadAllAvailable())) == {one: {"0": 20}, two: {"0": 3}}
 
 
 def test_a_stream_all_of_whose_topics_were_deleted_waits_for_others(
@@ -219,7 +177,7 @@ def test_a_stream_all_of_whose_topics_were_deleted_waits_for_others(
     end = made.latestOffset(begin, ReadAllAvailable())
     assert end == made.latestOffset(end, ReadAllAvailable()) == made.reportLatestOffset() == {}
     channel.topic_declare(pair[0], 1)
-    assert made.latestOffset(end, ReadAllAvailable()) == {pair[0]: {"0": 0}}
+    assert places(made.latestOffset(end, ReadAllAvailable())) == {pair[0]: {"0": 0}}
 
 
 def test_a_micro_batch_of_a_topic_that_was_deleted_is_run_again_as_failOnDataLoss_says(
@@ -251,7 +209,7 @@ def test_partitions_that_are_added_while_a_stream_runs_are_read_from_their_first
 ) -> None:
     made = stream_of(broker, subscribe=topic)
     begin = made.initialOffset()
-    assert begin == {topic: {"0": 0, "1": 0, "2": 0, "3": 0}}
+    assert places(begin) == {topic: {"0": 0, "1": 0, "2": 0, "3": 0}}
     publish(channel, topic, 0, 100)
     channel.topic_extend(topic, 6)
     publish(channel, topic, 100, 300)
@@ -273,6 +231,25 @@ def test_a_topic_that_was_made_anew_fails_the_stream_by_name(
     channel.topic_declare(topic, 4)
     with pytest.raises(PreconditionFailed, match=f"topic '{topic}', partition 0: .* the partition ends at 0"):
         made.latestOffset(begin, ReadAllAvailable())
+
+
+def test_a_query_whose_topic_was_made_anew_meanwhile_fails_by_its_checkpoint(
+    spark: SparkSession, broker: Broker, channel: shardmq.Channel, topic: str, tmp_path: Path
+) -> None:
+    given = {"url": broker.url, "subscribe": topic, "startingOffsets": "earliest"}
+    strict, lenient = (
+        spark.readStream.format("shardmq").options(**given, failOnDataLoss=fails).load() for fails in ("true", "false")
+    )
+    publish(channel, topic, 0, 100)
+    finish(start(strict, tmp_path))
+    channel.topic_delete(topic)
+    channel.topic_declare(topic, 4)
+    publish(channel, topic, 0, 400)
+    with pytest.raises(PySparkException) as error:
+        finish(start(strict, tmp_path))
+    assert "not the messages that the stream was reading" in refused(error)
+    finish(start(lenient, tmp_path))
+    assert written(spark, tmp_path) == sorted([*range(100), *range(400)])
 
 
 def test_a_group_shows_how_far_a_stream_is(
@@ -300,7 +277,7 @@ def test_a_group_that_cannot_be_moved_does_not_stop_a_stream(
     made = stream_of(broker, subscribe=topic, groupId="ahead", startingOffsets="earliest")
     begin = made.initialOffset()
     end = made.latestOffset(begin, ReadAllAvailable())
-    assert end == {topic: {str(number): place for number, place in ends}}
+    assert places(end) == {topic: {str(number): place for number, place in ends}}
     assert f"group 'ahead' does not show how far the stream is in topic '{topic}'" in caplog.text
 
 

@@ -20,7 +20,7 @@ from shardmq.spark.options import parse
 from shardmq.spark.topics.columns import TOPIC_SCHEMA
 from shardmq.spark.topics.stream import IDLE_SECONDS, TopicStreamReader
 from tests.spark.queues import until
-from tests.spark.topics.streams import finish, publish, sizes, start, written
+from tests.spark.topics.streams import finish, places, publish, sizes, start, written
 from tests.spark.write.published import refused
 
 
@@ -169,7 +169,7 @@ def test_a_stream_that_was_made_anew_under_a_checkpoint_fails_the_query(
     lenient = reader(broker, stream, failOnDataLoss="false")
     end = lenient.latestOffset(begin, ReadAllAvailable())
     assert lenient.partitions(begin, end) == []
-    assert lenient.latestOffset(end, ReadAllAvailable()) == {stream: {"0": 10}}
+    assert places(lenient.latestOffset(end, ReadAllAvailable())) == {stream: {"0": 10}}
 
 
 def test_few_messages_wait_for_more_for_a_time(broker: Broker, channel: shardmq.Channel, stream: str) -> None:
@@ -181,12 +181,12 @@ def test_few_messages_wait_for_more_for_a_time(broker: Broker, channel: shardmq.
     asked_at = time.monotonic()
     assert patient.latestOffset(begin, limit) == begin
     assert time.monotonic() - asked_at >= IDLE_SECONDS, "else Spark asks a hundred times a second while it waits"
-    assert patient.latestOffset(begin, ReadAllAvailable()) == {stream: {"0": 99}}
+    assert places(patient.latestOffset(begin, ReadAllAvailable())) == {stream: {"0": 99}}
     publish(channel, stream, 99, 100)
-    assert patient.latestOffset(begin, limit) == {stream: {"0": 100}}
+    assert places(patient.latestOffset(begin, limit)) == {stream: {"0": 100}}
     hasty = reader(broker, stream, minOffsetsPerTrigger=1000, maxTriggerDelay="1ms")
     time.sleep(0.002)
-    assert hasty.latestOffset(begin, limit) == {stream: {"0": 100}}
+    assert places(hasty.latestOffset(begin, limit)) == {stream: {"0": 100}}
 
 
 def test_micro_batches_have_about_so_many_bytes(broker: Broker, channel: shardmq.Channel, stream: str) -> None:
@@ -196,9 +196,9 @@ def test_micro_batches_have_about_so_many_bytes(broker: Broker, channel: shardmq
         publisher.publish_many("", stream, [b"x" * 995] * 200)  # 1000 bytes as records
     limit = made.getDefaultReadLimit()
     assert limit == ReadMaxBytes(50_000)
-    assert made.latestOffset(begin, limit) == {stream: {"0": 50}}
-    assert made.latestOffset({stream: {"0": 180}}, limit) == {stream: {"0": 200}}
-    assert made.latestOffset(begin, ReadAllAvailable()) == {stream: {"0": 200}}
+    assert places(made.latestOffset(begin, limit)) == {stream: {"0": 50}}
+    assert places(made.latestOffset({stream: {"0": 180}}, limit)) == {stream: {"0": 200}}
+    assert places(made.latestOffset(begin, ReadAllAvailable())) == {stream: {"0": 200}}
 
 
 def test_available_now_reads_what_is_there_when_it_begins_and_no_more(
@@ -212,10 +212,10 @@ def test_available_now_reads_what_is_there_when_it_begins_and_no_more(
     limit = made.getDefaultReadLimit()
     assert limit == ReadMaxRows(30)
     ends = [{stream: {"0": place}} for place in (30, 40)]
-    assert made.latestOffset(begin, limit) == ends[0]
-    assert made.latestOffset(ends[0], limit) == ends[1]  # fewer than minOffsetsPerTrigger, and yet no waiting
+    assert places(made.latestOffset(begin, limit)) == ends[0]
+    assert places(made.latestOffset(ends[0], limit)) == ends[1]  # fewer than minOffsetsPerTrigger, and yet no waiting
     assert made.latestOffset(ends[1], limit) == ends[1]
-    assert made.reportLatestOffset() == {stream: {"0": 80}}
+    assert places(made.reportLatestOffset()) == {stream: {"0": 80}}
 
 
 def test_a_query_goes_on_where_it_was_while_its_broker_is_restarted(
