@@ -61,7 +61,8 @@ class Memberships:
 
     def __init__(self, coordinator: CoordinatorLink) -> None:
         self._coordinator = coordinator
-        self._joined: dict[str, OrderedMember] = {}
+        self._ordered: dict[str, OrderedMember] = {}
+        self._joining: set[str] = set()  # those of them that the coordinator has not added, as far as is known
         self._shared: dict[SharedMember, None] = {}
         self._numbers = count(1)
         coordinator.members = self
@@ -75,21 +76,26 @@ class Memberships:
         """Have the coordinator add a member to its group; the outcome is None, or the error that refused it."""
 
         def joined(outcome: Outcome) -> None:
+            self._joining.discard(member.name)
             if isinstance(outcome, RequestError):
                 self.leave(member)  # it may have been added, and the answer came too late
+            elif member.name not in self._ordered:  # it left while the link was lost, and was added after that
+                self._coordinator.tell(LeaveGroup(member.name))
             reply(outcome)
 
-        self._joined[member.name] = member
+        self._ordered[member.name] = member
+        self._joining.add(member.name)
         self._coordinator.ask(JoinGroup(member.said()), joined)
 
     def leave(self, member: OrderedMember) -> None:
         """Tell that a member has left and holds nothing any more."""
-        if self._joined.pop(member.name, None) is not None:
+        if self._ordered.pop(member.name, None) is not None:
+            self._joining.discard(member.name)
             self._coordinator.tell(LeaveGroup(member.name))
 
     def released(self, member: OrderedMember, held: Iterable[Held]) -> None:
         """Tell that a member has partitions no longer."""
-        if member.name in self._joined:
+        if member.name in self._ordered:
             self._coordinator.tell(GroupReleased(member.name, list(held)))
 
     def watch(self, member: SharedMember) -> None:
@@ -101,16 +107,19 @@ class Memberships:
         self._shared.pop(member, None)
 
     def report(self) -> ReportMembers:
-        """All members of ordered groups, with what they hold."""
-        return ReportMembers([member.said() for member in self._joined.values()])
+        """All members of ordered groups, with what they hold.
+
+        Not those that are joining: they hold nothing, and their request follows. The coordinator may refuse it.
+        """
+        return ReportMembers([member.said() for name, member in self._ordered.items() if name not in self._joining])
 
     def hear(self, message: GroupAssignment | GroupEnded) -> None:
         """Hand on what a member is told; one that is gone has said so."""
-        member = self._joined.get(message.member)
+        member = self._ordered.get(message.member)
         if member is None:
             return
         if isinstance(message, GroupEnded):
-            del self._joined[message.member]
+            del self._ordered[message.member]
             member.ended()
             return
         member.assigned(message.assigned)

@@ -36,6 +36,7 @@ from tests.warm import quick_hash
 
 PATIENCE_SECONDS: Final = 10.0
 GUEST: Final = User("guest", quick_hash("guest"), ("administrator",))
+UNANSWERED: Final = object()
 Kind = TypeVar("Kind")
 
 
@@ -82,7 +83,8 @@ class Stage:
 
     Attributes:
         commands: what the coordinator was asked to do.
-        answers: what it answers commands of a kind with, nil where nothing is said here; an error is a refusal.
+        answers: what it answers commands of a kind with, nil where nothing is said here; an error is a refusal, and
+            UNANSWERED is no answer.
         told: what it tells before it answers commands of a kind.
         news: what it was told of members of groups, and asked to let them join.
         state: the gateway's.
@@ -189,7 +191,7 @@ class Stage:
     def _answer(self, peer: Peer, request: int, answer: Any) -> None:
         if isinstance(answer, RequestError):
             peer.post(Refusal(request, answer.code, answer.text))
-        else:
+        elif answer is not UNANSWERED:
             peer.post(Answer(request, answer))
 
     def say_as_coordinator(self, *messages: Any) -> None:

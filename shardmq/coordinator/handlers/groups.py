@@ -29,7 +29,7 @@ from shardmq.topology.partitions import partitions_of
 from shardmq.topology.topology import Topology
 
 MEMBERS_MAX: Final = 100_000
-"""Members of all groups. Each takes the coordinator about 1 kB."""
+"""Members of all groups, beyond which nobody joins. Each takes the coordinator about 1 kB."""
 
 _Key = tuple[str, str, str]
 """Virtual host, topic, group."""
@@ -73,6 +73,7 @@ class GroupMembership:
     def join(self, responder: Responder[None], request: JoinGroup) -> None:
         """Add a member to its group, and answer. What it is to have it hears at the end of the pass, or later."""
         try:
+            self._check_room(request.member)
             self._join(responder.peer, request.member)
         except RequestError as refusal:
             responder.refuse(refusal.code, refusal.text)
@@ -130,6 +131,7 @@ class GroupMembership:
                     peer.post(GroupAssignment(name, notice.assigned, notice.revoked))
 
     def _report(self, peer: Peer, members: Sequence[GroupMember]) -> None:
+        """Take in all members of a gateway; they are members already, so there is no limit to them."""
         self._lost_at.pop(peer.name, None)
         named = {member.member for member in members}
         for name in [name for name in self._of_gateway.get(peer.name, ()) if name not in named]:
@@ -145,15 +147,12 @@ class GroupMembership:
 
         Raises:
             NotFound: there is no such topic.
-            Unavailable: there are too many members.
         """
         key = said.vhost, said.topic, said.group
         partitions = partitions_of(self._topology, said.vhost, said.topic)
         if partitions is None:
             self._leave(said.member)
             raise NotFound(f"no topic or stream '{said.topic}' in vhost '{said.vhost}'")
-        if said.member not in self._members and len(self._members) >= MEMBERS_MAX:
-            raise Unavailable(f"the groups of this broker have {MEMBERS_MAX} members; end some, or try again later")
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = Group(partitions, self._epochs.take)
@@ -163,6 +162,15 @@ class GroupMembership:
         self._of_gateway.setdefault(peer.name, {})[said.member] = None
         group.join(said.member, said.held)
         self._unsettled[key] = None
+
+    def _check_room(self, said: GroupMember) -> None:
+        """Make sure that one more may join.
+
+        Raises:
+            Unavailable: there are too many members.
+        """
+        if said.member not in self._members and len(self._members) >= MEMBERS_MAX:
+            raise Unavailable(f"the groups of this broker have {MEMBERS_MAX} members; end some, or try again later")
 
     def _leave(self, name: str) -> None:
         member = self._members.pop(name, None)

@@ -172,3 +172,15 @@ def test_there_are_no_more_members_than_the_limit(
     answer = join(room, gateway, "b")
     assert isinstance(answer, Refusal)
     assert answer.text == "the groups of this broker have 1 members; end some, or try again later"
+
+
+def test_members_of_before_are_members_again_beyond_the_limit(
+    room: "Room", gateway: "GatewayEnd", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups, "MEMBERS_MAX", 1)
+    queue = declare(room, gateway)
+    gateway.dialer.post(ReportMembers([member("a"), member("b")]))
+    assert assigned(room, gateway, "a")[0] == queue
+    assert isinstance(join(room, gateway, "c"), Refusal)
+    gateway.dialer.post(LeaveGroup("a"))
+    assert assigned(room, gateway, "b")[0] == queue

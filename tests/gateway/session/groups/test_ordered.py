@@ -15,7 +15,7 @@ from shardmq.bus.messages.membership import (
 )
 from shardmq.bus.messages.shard import Ack, Cancel, Cancelled, Consume, Qos, Release
 from shardmq.bus.messages.streams import Reading
-from shardmq.errors import NotFound, ReplyCode
+from shardmq.errors import NotFound, ReplyCode, Unavailable
 from shardmq.gateway.session.groups import member, partition
 from shardmq.protocol.native.operations.basic import (
     BasicAck,
@@ -31,6 +31,7 @@ from shardmq.protocol.native.operations.groups import GroupReleased as ClientRel
 from shardmq.protocol.native.operations.offsets import GroupOffsets
 from tests.gateway.membership import IN_GROUP, Guest, StartStage, stage_of
 from tests.gateway.rawclient import RawClient
+from tests.gateway.stage import UNANSWERED
 
 
 @pytest.fixture
@@ -182,6 +183,30 @@ def test_the_report_of_a_new_session_has_all_members_with_what_they_hold(guest: 
     reported = guest.news(ReportMembers)
     assert [(each.member, each.held) for each in reported.members] == [(joined.member, [(1, 7), (2, 8)])]
     assert other.member not in [each.member for each in reported.members]
+
+
+def test_one_that_is_joining_is_in_no_report_and_asks_again(guest: Guest) -> None:
+    guest.news(ReportMembers)  # of the first session
+    guest.stage.answers[JoinGroup] = UNANSWERED
+    guest.client.send(BasicConsume(1, 1, "orders", "c", arguments=IN_GROUP))
+    asked = guest.news(JoinGroup)
+    guest.stage.answers[JoinGroup] = Unavailable("there are too many")
+    guest.stage.break_coordinator_link()
+    assert guest.news(ReportMembers).members == []
+    assert guest.news(JoinGroup) == asked
+    assert guest.hear(Refused).text == "there are too many"
+
+
+def test_one_that_left_before_it_was_added_is_no_member(guest: Guest) -> None:
+    guest.stage.answers[JoinGroup] = UNANSWERED
+    guest.client.send(BasicConsume(1, 1, "orders", "c", arguments=IN_GROUP))
+    asked = guest.news(JoinGroup)
+    guest.client.socket.close()
+    assert guest.news(LeaveGroup) == LeaveGroup(asked.member.member)
+    guest.stage.answers[JoinGroup] = None
+    guest.stage.break_coordinator_link()
+    assert guest.news(JoinGroup) == asked
+    assert guest.news(LeaveGroup) == LeaveGroup(asked.member.member)
 
 
 def test_a_deleted_topic_ends_the_consumer(guest: Guest) -> None:
