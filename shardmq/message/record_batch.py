@@ -25,6 +25,10 @@ OUTSIDE: Final = 64
 """Flag of a staged batch of OFFSETS: no member of the group has committed it, but a program beside it, while the group
 had no members; `origin` is the group's epoch of then."""
 
+DROPPED: Final = 128
+"""Flag of a staged batch of OFFSETS: the group was deleted in the partition since, and the transaction is not to be
+committed."""
+
 DECIMAL: Final = 1
 """Extension type of decimals in headers, which msgpack does not have. The data are their text, such as "12.50"."""
 

@@ -90,7 +90,7 @@ class Transactions:
         for transaction, number in attempts:
             for staged in self._store.staging.batches(transaction, number, OFFSETS_FROM, ALL_BYTES):
                 if isinstance(staged, Staged) and staged.batch.flags & OFFSETS:
-                    offsets.add(transaction, StagedOffset.of(number, staged.queues[0], staged.batch))
+                    offsets.add(StagedOffset.of(staged))
             if self._attempts[transaction][number].is_sealed:
                 offsets.restored(transaction, [number])
 
@@ -155,21 +155,14 @@ class Transactions:
         except RequestError as refused:
             responder.refuse(refused.code, refused.text)
             return
-        staged = StagedOffset(
-            message.attempt,
-            message.queue,
-            message.group,
-            message.offset,
-            message.epoch or self._groups.epoch_of(hosted, message.group),
-            bool(message.epoch),
-        )
+        staged = StagedOffset.asked(message, self._groups.epoch_of(hosted, message.group))
         batch = staged.as_batch(self._state.schedule.now_ms)
         publish = Publish((message.queue,), batch, message.attempt, message.sequence, 0, message.transaction)
         refusal = self.stage(0, publish)
         if refusal is not None:
             responder.refuse(refusal.code, refusal.text)
             return
-        self._groups.staged.add(message.transaction, staged)
+        self._groups.staged.add(staged)
         responder.answer(None)
 
     def _attempt(self, transaction: int, number: int) -> StagedAttempt:

@@ -61,6 +61,34 @@ def test_a_name_that_nobody_could_reset_is_no_groups(channel: shardmq.Channel, t
         channel.group_reset(topic, name, "earliest")
 
 
+@pytest.mark.parametrize("place", ["earliest", 10])
+def test_what_a_program_without_members_staged_before_a_reset_is_not_committed(
+    channel: shardmq.Channel, topic: str, place: str | int
+) -> None:
+    channel.group_commit(topic, "g", {0: 20, 1: 20})
+    late = channel.transaction(f"staged-before-{place}")
+    late.group_commit(topic, "g", {0: 40, 3: 40})
+    channel.group_reset(topic, "g", place)  # type: ignore[arg-type]
+    with pytest.raises(errors.PreconditionFailed, match="or the group was reset"):
+        late.commit()
+    late.abort()
+    assert {row["offset"] for row in channel.group_offsets(topic, "g")} == {0 if place == "earliest" else place}
+
+
+@pytest.mark.parametrize("partition", [0, 3])
+def test_a_group_that_was_deleted_does_not_come_back_with_a_transaction(
+    channel: shardmq.Channel, topic: str, partition: int
+) -> None:
+    channel.group_commit(topic, "g", {0: 20})
+    late = channel.transaction(f"staged-of-deleted-{partition}")
+    late.group_commit(topic, "g", {partition: 40})
+    channel.group_delete(topic, "g")
+    with pytest.raises(errors.PreconditionFailed, match="group 'g' was deleted"):
+        late.commit()
+    late.abort()
+    assert {row["offset"] for row in channel.group_offsets(topic, "g")} == {None}
+
+
 @pytest.mark.usefixtures("topic")
 def test_what_a_transaction_has_read_before_a_reset_is_read_again(channel: shardmq.Channel) -> None:
     """Neither does the consumer take it for copies of what it has, nor does a commit skip it."""

@@ -159,6 +159,7 @@ def group_delete(channel: Channel, operation: GroupDelete, reply: Reply) -> None
         AccessRefused: not permitted.
         NotFound: no such topic, or group.
         PreconditionFailed: it has members.
+        Unavailable: a transaction is being decided that commits an offset of it.
         InvalidRequest: the group's name is not valid.
     """
     client, topic, group = channel.client, operation.topic, operation.group

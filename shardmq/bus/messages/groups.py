@@ -75,10 +75,10 @@ class ResetGroup(Request[tuple[int, int]], frozen=True, tag=101):
 
     Where it had none, or a damaged one, the answer is twice the one after.
 
-    Its members' messages are forgotten: what they acknowledge of them has no effect. Those of a shared group go on from
-    the new place; the owner of an ordered group is cancelled, and its epoch is over. Refused (506) while a transaction
-    is being decided that commits an offset of the group, (404) where the group has no cursor here, and with
-    `OffsetOutOfRange` where the partition does not have the offset.
+    Its members' messages are forgotten: what they acknowledge of them has no effect. Its epoch is over, so no
+    transaction commits what was staged before. Members of a shared group go on from the new place; the owner of an
+    ordered group is cancelled. Refused (506) while a transaction is being decided that commits an offset of the group,
+    (404) where the group has no cursor here, and with `OffsetOutOfRange` where the partition does not have the offset.
 
     Attributes:
         queue: id of the partition's queue.
@@ -98,7 +98,11 @@ class ResetGroup(Request[tuple[int, int]], frozen=True, tag=101):
 
 
 class DropGroup(Request[bool], frozen=True, tag=102):
-    """Forget a group's cursor. Answer: whether there was one. Refused (406) while it has consumers here."""
+    """Forget a group's cursor, and have no transaction commit what is staged of it. Answer: whether there was one.
+
+    Refused (406) while it has consumers here, and (506) while a transaction is being decided that commits an offset of
+    the group.
+    """
 
     queue: int
     group: str
@@ -174,8 +178,8 @@ class InspectPartition(Request[PartitionState], frozen=True, tag=103):
 class StageOffset(Request[None], frozen=True, tag=111):
     """Stage a commit of a group's offset: it takes effect if its transaction is committed. Answered once on disk.
 
-    Refused (406) as CommitOffset is, also when the transaction is to be committed. From then on nobody is given the
-    partition for the group, until the decision is carried out.
+    Refused (406) as CommitOffset is, also when the transaction is to be committed, and then, too, where the group was
+    reset or deleted since. From then on nobody is given the partition for the group, until the decision is carried out.
 
     Attributes:
         transaction: its number.

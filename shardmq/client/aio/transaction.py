@@ -223,7 +223,7 @@ class Transaction:
 
         Raises:
             PreconditionFailed: the group has members, or an offset is behind the group's or outside of what the
-                partition keeps. `commit` raises it where the group had members meanwhile.
+                partition keeps. `commit` raises it where the group had members meanwhile, or was reset or deleted.
             Timeout, Unavailable: the broker cannot do it now.
         """
         self._check_uncommitted()

@@ -248,15 +248,16 @@ class Groups:
             self._replace_damaged(hosted, readers, message, new)
             return new, new
         group = self._found(hosted, message.group)
+        if group is None and not message.make:
+            raise _missing(hosted, message.group)
+        self._check_undecided(hosted, message.group)  # by the dry run, too: it says that all partitions can be reset
         if group is None:
-            if not message.make:
-                raise _missing(hosted, message.group)
             _check_name(message.group)
             _check_room(hosted, readers)
             if not message.dry_run:
-                self._add(readers, message.group, CursorRow(new, 0, new)).keep()
+                epoch = self.staged.epoch_of(hosted.queue.id, message.group) + 1
+                self._add(readers, message.group, CursorRow(new, epoch, new)).keep()
             return new, new
-        self._check_undecided(hosted, message.group)  # by the dry run, too: it says that all partitions can be reset
         old = group.offset
         if not message.dry_run:
             self._reset_all(hosted, readers, group, new)
@@ -286,18 +287,16 @@ class Groups:
     def _reset_all(self, hosted: HostedQueue, readers: Readers, group: GroupCursor, offset: int) -> None:
         """Have a group go on elsewhere, whatever its members have.
 
-        The owner of an ordered group is fenced, as a transaction of its might commit what it read before, and would
-        skip what is to be read again. The coordinator gives the partition out anew.
+        Its epoch is over, as a transaction might commit what was read before, and would skip what is to be read again.
+        So the owner of an ordered group is fenced, and the coordinator gives the partition out anew.
         """
         members = readers.members(group)
-        if group.settings is None or group.settings.is_shared:
-            (members or group).reset(offset)
-            return
         group.epoch += 1
-        if members is not None:
+        if members is not None and group.settings is not None and not group.settings.is_shared:
             for consumer in list(members.names):
                 self._end(readers, consumer, f"group '{group.name}' was reset in {_title(hosted)}")
-        group.reset(offset)
+            members = None
+        (members or group).reset(offset)
 
     def _check_undecided(self, hosted: HostedQueue, group: str) -> None:
         """Make sure that no transaction is about to commit an offset of a group.
@@ -313,14 +312,16 @@ class Groups:
 
     def _drop(self, hosted: HostedQueue, readers: Readers, message: DropGroup) -> bool:
         group = self._found(hosted, message.group, begins=False)
-        if group is None:
-            return False
-        members = readers.members(group)
-        if members is not None:
+        members = readers.members(group) if group is not None else None
+        if group is not None and members is not None:
             raise PreconditionFailed(
                 f"group '{group.name}' has {len(members.names)} consumers of {_title(hosted)}: end them, and delete it "
                 "then"
             )
+        self._check_undecided(hosted, message.group)
+        self.staged.drop(hosted.queue.id, message.group)  # also where the first offset is still to be committed
+        if group is None:
+            return False
         del readers.groups[message.group]
         group.lose()
         return True

@@ -111,10 +111,11 @@ class OffsetRequests(ABC):
         return self._ask(groups.group_reset(topic, group, start, partitions, dry_run))
 
     def group_delete(self, topic: str, group: str) -> None:
-        """Forget a group's offsets.
+        """Forget a group's offsets. A transaction that has staged one of them cannot be committed any more.
 
         Raises:
             NotFound: there is no such group.
             PreconditionFailed: it has members.
+            Unavailable: a transaction is being decided that commits an offset of it; try again in a moment.
         """
         self._ask(groups.group_delete(topic, group))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from shardmq.bus.messages.base import Answer, Call
 from shardmq.bus.messages.groups import CommitOffset, DropGroup, GroupReading, InspectPartition, ResetGroup, StageOffset
 from shardmq.bus.messages.shard import Consume, Publish, Release
 from shardmq.bus.messages.streams import Reading
@@ -12,6 +13,7 @@ from shardmq.bus.messages.transactions import FollowDecision, Prepare, Seal
 from shardmq.limits import DELIVERY_WINDOW_BYTES, OFFSETS_FROM
 from shardmq.message.record import pack_many
 from shardmq.message.record_batch import PERSISTENT, RecordBatch
+from shardmq.shards.handlers import decisions
 from shardmq.shards.storage.schema import CURSORS, cursor_key
 from shardmq.topology.entities import Queue
 from tests.shards.clocked import Clocked
@@ -114,6 +116,84 @@ def test_what_was_staged_before_a_reset_cannot_be_committed(shard: Clocked) -> N
     assert "epoch 9 is older than 10" in shard.refused(StageOffset, *stage(14, 9, place=1)).text
     shard.do(Seal, 5, ATTEMPT)
     assert "epoch 9 is older than 10" in shard.refused(Prepare, 5, [ATTEMPT]).text
+
+
+def join_shared(number: int) -> tuple[object, ...]:
+    return *join(number, 0)[:-1], GroupReading("g", True, 0, f"member-{number}", FIRST)
+
+
+def prepare_refused(shard: Clocked, restarts: bool = False) -> str:
+    """The text with which a commit is refused; the transaction is aborted then."""
+    if restarts:
+        shard.stop()
+    shard.do(Seal, 5, ATTEMPT)
+    refusal = shard.refused(Prepare, 5, [ATTEMPT])
+    assert refusal.code == 406
+    shard.do(FollowDecision, 5, [])
+    assert shard.loop.table()["staged"] == []
+    return refusal.text
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("kind", ["shared", "of nobody", "new in the partition"])
+def test_what_a_program_staged_before_a_reset_cannot_be_committed(shard: Clocked, kind: str, restarts: bool) -> None:
+    if kind == "shared":
+        shard.do(Consume, *join_shared(1))
+        shard.tell(Release(1))
+    if kind != "new in the partition":
+        shard.do(CommitOffset, 1, "g", 10, 0)
+    shard.do(StageOffset, *stage(12))
+    shard.do(ResetGroup, 1, "g", FIRST, False, True)
+    assert "or the group was reset" in prepare_refused(shard, restarts)
+    assert offset(shard) == 0
+    shard.do(StageOffset, *stage(12, transaction=6))
+    assert prepare(shard, 6) == [1]
+    shard.do(FollowDecision, 6, [ATTEMPT])
+    assert offset(shard) == 12
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("begins_anew", [False, True])
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_what_was_staged_of_a_group_that_was_deleted_cannot_be_committed(
+    shard: Clocked, has_begun: bool, begins_anew: bool, restarts: bool
+) -> None:
+    if has_begun:
+        shard.do(CommitOffset, 1, "g", 10, 0)
+    shard.do(StageOffset, *stage(12))
+    assert shard.do(DropGroup, 1, "g") is has_begun
+    if begins_anew:
+        shard.do(CommitOffset, 1, "g", 7, 0)
+    assert "group 'g' was deleted in" in prepare_refused(shard, restarts)
+    assert offset(shard) == (7 if begins_anew else None)
+    shard.do(StageOffset, *stage(12, transaction=6))
+    assert prepare(shard, 6) == [1]
+
+
+def test_a_group_is_not_reset_or_deleted_while_its_offset_is_decided(shard: Clocked) -> None:
+    shard.do(StageOffset, *stage(12))
+    prepare(shard)
+    for kind, fields in ((DropGroup, (1, "g")), (ResetGroup, (1, "g", FIRST, False, True))):
+        refusal = shard.refused(kind, *fields)
+        assert (refusal.code, "is being decided" in refusal.text) == (506, True)
+    shard.do(FollowDecision, 5, [ATTEMPT])
+    assert offset(shard) == 12
+    assert shard.do(DropGroup, 1, "g")
+
+
+def test_nothing_stays_staged_where_a_group_is_deleted_while_an_abort_is_carried_out(
+    shard: Clocked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decisions, "DROPPED_BATCHES_PER_PASS", 1)
+    for place in range(8):
+        shard.do(StageOffset, *stage(12 + place, place=place))
+    shard.send(Call(1, FollowDecision(5, [])))
+    while shard.loop.table()["staged"][0]["messages"] == 8:
+        shard.turn()
+    shard.do(DropGroup, 1, "g")
+    assert shard.loop.table()["staged"], "the abort was over before"
+    shard.expect(Answer, lambda answer: answer.request == 1)
+    assert list(shard.store.staging.all()) == []
 
 
 @pytest.mark.parametrize("restarts", [False, True])
