@@ -119,6 +119,11 @@ class Topic(msgspec.Struct, frozen=True, array_like=True):
         """The id of the first queue that was added last; 0 where none was added."""
         return self.partitions[self.growth[-1][1]] if self.growth else 0
 
+    @property
+    def declared_with(self) -> int:
+        """How many partitions it had before any were added."""
+        return self.growth[0][1] if self.growth else len(self.partitions)
+
 
 class Vhost(msgspec.Struct, frozen=True, array_like=True):
     """A namespace of exchanges, queues and bindings with permissions of its own.

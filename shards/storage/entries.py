@@ -201,6 +201,7 @@ class CursorRow(msgspec.Struct, array_like=True):
         acked: ranges above `offset` that are acknowledged, counted from it.
         counts: how often messages were returned: (start, end, count), where the group limits that.
         delays: messages returned with a delay: (when they are due, start, end).
+        partitions_at_begin: how many the topic had when the group began; 0 where that is not known.
     """
 
     offset: int
@@ -212,6 +213,7 @@ class CursorRow(msgspec.Struct, array_like=True):
     acked: list[tuple[int, int]] = []
     counts: list[tuple[int, int, int]] = []
     delays: list[tuple[int, int, int]] = []
+    partitions_at_begin: int = 0
 
 
 class StoredCursor(Protocol):

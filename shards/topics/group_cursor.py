@@ -41,6 +41,7 @@ class GroupCursor:
         counts: how often messages were returned; None where none was.
         letters: whose messages its dead letters are published as.
         lost: how many messages retention dropped before the group had read them.
+        partitions_at_begin: how many the topic had when the group began; 0 where that is not known.
         is_consumed: whether it has members, so that its deliveries are to stay.
         deliveries: what its members have, and what they get; None between members.
     """
@@ -58,6 +59,7 @@ class GroupCursor:
         "mark",
         "name",
         "partition",
+        "partitions_at_begin",
         "settings",
     )
 
@@ -71,6 +73,7 @@ class GroupCursor:
         self.settings: GroupSettings | None = row.settings
         self.letters = row.letters
         self.lost = row.lost
+        self.partitions_at_begin = row.partitions_at_begin
         begin = row.offset
         self.acked = RangeSet([(begin + start, begin + end) for start, end in row.acked]) if row.acked else None
         self.counts = DeliveryCounts(row.counts) if row.counts else None
@@ -159,6 +162,7 @@ class GroupCursor:
             [(start - floor, end - floor) for start, end in acked],
             list(self.counts or ()),
             [] if deliveries is None else deliveries.delays,
+            self.partitions_at_begin,
         )
 
     def state(self, consumers: int = 0, member: str = "") -> GroupState:
@@ -184,4 +188,5 @@ class GroupCursor:
             deliveries.delayed if deliveries is not None else 0,
             letters.count if letters is not None else 0,
             self.lost + unread,
+            partitions_at_begin=self.partitions_at_begin,
         )

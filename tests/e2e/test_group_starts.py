@@ -1,7 +1,9 @@
 """Where new groups begin: at an offset only where every partition has it; else the member hears the range."""
 
 import asyncio
+import datetime
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -121,6 +123,73 @@ def test_a_group_that_has_begun_goes_on_wherever_it_is_told_to_begin(
         found.clear()
         until(lambda: (found.extend(each.body for each in consumer.poll(0.05)), len(found) >= 3)[1], "all come")
     assert found == numbers(5, 8)
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+@pytest.mark.parametrize("begins", ["at the end", "now"])
+def test_a_group_skips_nothing_of_partitions_that_its_topic_gets_later(
+    channel: shardmq.Channel, topic: str, begins: str, is_shared: bool
+) -> None:
+    found: list[tuple[int | None, bytes]] = []
+
+    def member() -> shardmq.GroupConsumer:
+        start = "latest" if begins == "at the end" else datetime.datetime.now(datetime.UTC)
+        return channel.group_consumer(topic, "g", start=start, shared=is_shared)
+
+    def read(consumer: shardmq.GroupConsumer, partitions: range) -> None:
+        expected = [(partition, body) for partition in partitions for body in numbers(0, EACH)]
+        found.clear()
+
+        def are_there() -> bool:
+            came = [(message.partition, message.body) for message in consumer.poll(0.05)]
+            found.extend(each for each in came if each[0] in partitions)
+            return len(found) >= len(expected)
+
+        until(are_there, "all of the new partitions comes")
+        assert sorted(found) == sorted(expected)
+
+    def extend(partitions: range) -> None:
+        channel.topic_extend(topic, partitions.stop)
+        for partition in partitions:
+            publish_all(channel, f"{topic}-{partition}", numbers(0, EACH))
+
+    with member() as consumer:
+        until(lambda: None not in [row["offset"] for row in channel.group_offsets(topic, "g")], "the group has begun")
+        extend(range(2, 4))  # before a member is given them
+        read(consumer, range(2, 4))
+    extend(range(4, 6))  # while there are no members
+    with member() as consumer:
+        read(consumer, range(4, 6))
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_all_members_of_a_new_group_begin_at_the_end_of_a_topic_that_was_extended(
+    channel: shardmq.Channel, broker: Broker, topic: str, is_shared: bool
+) -> None:
+    channel.topic_extend(topic, 4)
+    for partition in (2, 3):
+        publish_all(channel, f"{topic}-{partition}", numbers(0, EACH))
+    found: list[bytes] = []
+    with ExitStack() as stack:
+        connections = [stack.enter_context(shardmq.connect(broker.url)) for _ in range(3)]
+        consumers = [
+            stack.enter_context(connection.channel().group_consumer(topic, "g", shared=is_shared))
+            for connection in connections
+        ]
+
+        def read() -> list[bytes]:
+            found.extend(message.body for consumer in consumers for message in consumer.poll(0.05))
+            return found
+
+        def have_begun() -> bool:
+            read()
+            return [row["offset"] for row in channel.group_offsets(topic, "g")] == [EACH] * 4
+
+        until(have_begun, "the group has begun at the end")
+        for partition in range(4):
+            publish_all(channel, f"{topic}-{partition}", [b"new"])
+        until(lambda: len(read()) >= 4, "what is new comes")
+    assert set(found) == {b"new"}
 
 
 def test_tags_may_be_none_or_many(channel: shardmq.Channel, topic: str) -> None:

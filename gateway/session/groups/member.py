@@ -296,7 +296,9 @@ class Member(PrefetchLimits):
         consumer.prefetch = self._prefetch_of(consumer)
         consumer.timeout_ms = subscription.timeout_ms
         consumer.reading = subscription.reading
-        consumer.group = subscription.as_member(self.name, epoch, self._beginning.reading(queue_id))
+        beginning = self._beginning
+        reading = beginning.reading(queue_id, number)
+        consumer.group = subscription.as_member(self.name, epoch, reading, beginning.partitions)
         part = self.partitions[queue_id] = MemberPartition(number, epoch, consumer)
         return part
 

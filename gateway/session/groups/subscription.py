@@ -36,8 +36,8 @@ class Subscription:
     dead_letter_exchange: str | None = None
     dead_letter_routing_key: str | None = None
 
-    def as_member(self, member: str, epoch: int, reading: Reading) -> GroupReading:
-        """What the shard of a partition is told: who reads, and where a new group begins there."""
+    def as_member(self, member: str, epoch: int, reading: Reading, partitions_at_begin: int) -> GroupReading:
+        """What the shard of a partition is told: who reads, and where the group begins there if it has no cursor."""
         return GroupReading(
             self.group,
             self.is_shared,
@@ -47,4 +47,5 @@ class Subscription:
             self.delivery_limit,
             self.dead_letter_exchange,
             self.dead_letter_routing_key,
+            partitions_at_begin,
         )

@@ -19,10 +19,11 @@ class GroupReading(msgspec.Struct, array_like=True, frozen=True, gc=False):
         epoch: of this member's right to the partition. In an ordered group, a higher one takes the partition from who
             has it, and a lower one is refused (406).
         member: who consumes, for people and for `InspectPartition`.
-        begin: where a new group begins, and which tags the group reads.
+        begin: where the group begins where it has no cursor, and which tags it reads.
         delivery_limit: how often a message is returned before it dies; None for no limit.
         dead_letter_exchange: where messages go that die or are rejected; None where they are dropped.
         dead_letter_routing_key: by which key they go there; None for the one they were published with.
+        partitions_at_begin: how many the topic had when the group began; 0 where that is not known.
     """
 
     name: str
@@ -33,6 +34,7 @@ class GroupReading(msgspec.Struct, array_like=True, frozen=True, gc=False):
     delivery_limit: int | None = None
     dead_letter_exchange: str | None = None
     dead_letter_routing_key: str | None = None
+    partitions_at_begin: int = 0
 
 
 class Starved(BusMessage, frozen=True, tag=58):
@@ -124,6 +126,7 @@ class GroupState(msgspec.Struct, array_like=True, frozen=True, gc=False):
         dying: dead letters that have not arrived.
         lost: messages that retention dropped before the group had read them.
         is_damaged: whether its cursor is damaged; nothing else is known then.
+        partitions_at_begin: how many the topic had when the group began; 0 where that is not known.
     """
 
     name: str
@@ -138,6 +141,7 @@ class GroupState(msgspec.Struct, array_like=True, frozen=True, gc=False):
     dying: int = 0
     lost: int = 0
     is_damaged: bool = False
+    partitions_at_begin: int = 0
 
 
 class PartitionState(msgspec.Struct, array_like=True, frozen=True, gc=False):

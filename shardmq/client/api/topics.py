@@ -43,7 +43,7 @@ class GroupOptions(TypedDict, total=False):
     Attributes:
         shared: any number of members get the messages of each partition, in turn; in other groups, one member has each.
         tags: only messages with one of these; has_untagged: beside them messages without one.
-        start: where a new group begins.
+        start: where a new group begins. One that exists begins with the first message of partitions that are new.
         pull: messages that a poll brings at most.
         prefetch: messages unacked at most, of all partitions together.
         auto_commit: what was handled is acknowledged by the next step.

@@ -91,7 +91,8 @@ class Groups:
         else:
             _check_room(hosted, readers)
             offset = offset_at(readers.partition, message.begin)
-            group = self._add(readers, message.name, CursorRow(offset, 0, offset))
+            row = CursorRow(offset, 0, offset, partitions_at_begin=message.partitions_at_begin)
+            group = self._add(readers, message.name, row)
         is_new = group.settings is None or message.epoch > group.epoch
         if group.settings is None:
             group.settings = settings

@@ -8,8 +8,8 @@ So who has the partition next begins behind what was committed, and what an olde
 A program that is no member stages under the epoch of the moment, while the group has no members: whoever is given the
 partition before the transaction is prepared has read the same, and the program's offset is not committed.
 
-A reset raises the epoch, so what was staged before is not committed. A group that is deleted has no epoch any more: what
-is staged of it is marked as dropped.
+A reset raises the epoch, so what was staged before is not committed. A group that is deleted has no epoch any more:
+what is staged of it is marked as dropped.
 """
 
 from collections.abc import Collection, Iterable
@@ -109,8 +109,8 @@ class StagedOffsets:
             return None
         if each.is_dropped:
             return (
-                f"group '{each.group}' was deleted in {hosted.title} since transaction {transaction} staged an offset of "
-                "it; abort the transaction"
+                f"group '{each.group}' was deleted in {hosted.title} since transaction {transaction} staged an offset "
+                "of it; abort the transaction"
             )
         group = readers.groups.get(each.group)
         if group is None:

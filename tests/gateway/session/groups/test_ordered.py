@@ -46,7 +46,8 @@ def test_a_member_consumes_what_it_is_assigned_under_the_epoch_that_comes_with_i
     assert (joined.vhost, joined.topic, joined.group, joined.held) == ("/", "orders", "billing", [])
     (asked,) = guest.assign(joined.member, (2, 77), offset=40)
     reading = Reading("first", 0, ["red"], is_exact=True)
-    assert (asked.queue, asked.group) == (2, GroupReading("billing", False, 77, joined.member, reading, 3, "dead"))
+    told = GroupReading("billing", False, 77, joined.member, reading, 3, "dead", partitions_at_begin=2)
+    assert (asked.queue, asked.group) == (2, told)
     assert guest.hear(GroupAssigned) == GroupAssigned(1, "c", [(1, 40)])
 
 
