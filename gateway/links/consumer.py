@@ -48,8 +48,19 @@ class ConsumerLink(Protocol):
     def settle(self, consumer: "Consumer", start: int, end: int) -> None:
         """Acknowledge messages [start, end)."""
 
-    def nack(self, consumer: "Consumer", start: int, end: int, requeue: bool, delay_ms: int = 0) -> None:
-        """Reject messages [start, end): back to their place, after a while; or dead-lettered or dropped."""
+    def nack(
+        self, consumer: "Consumer", start: int, end: int, requeue: bool, delay_ms: int = 0, is_unseen: bool = False
+    ) -> None:
+        """Reject messages [start, end): back to their place, after a while; or dead-lettered or dropped.
+
+        Args:
+            consumer: who holds them.
+            start: the number of the first.
+            end: behind that of the last.
+            requeue: whether they return.
+            delay_ms: after how long.
+            is_unseen: whether the client's program has seen none of them.
+        """
 
     def renew(self, consumer: "Consumer", start: int, end: int) -> None:
         """Begin the consumer timeout of messages [start, end) anew."""

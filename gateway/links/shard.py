@@ -92,9 +92,7 @@ class ShardLink:
         stamp: Callable[[RecordBatch], None],
         alarms: AlarmListener,
     ) -> None:
-        self.dialer = dialer
-        self.name = name
-        self.life = 0
+        self.dialer, self.name, self.life = dialer, name, 0
         self.knows_all = self.may_follow = False
         self.newest: RecordBatch | None = None
         confirms = self.confirms = PublishWindow(dialer, name, exists, stamp)
@@ -245,11 +243,13 @@ class ShardLink:
             ranges.append((start, end))
         self.touched[consumer] = None
 
-    def nack(self, consumer: Consumer, start: int, end: int, requeue: bool, delay_ms: int = 0) -> None:
+    def nack(
+        self, consumer: Consumer, start: int, end: int, requeue: bool, delay_ms: int = 0, is_unseen: bool = False
+    ) -> None:
         """Reject messages [start, end): back to their place, after a while; or dead-lettered or dropped."""
         self.confirms.close_batches()
         self.forwarding.stop(consumer.queue)
-        self.dialer.post(Nack(consumer.number, [(start, end)], requeue, delay_ms))
+        self.dialer.post(Nack(consumer.number, [(start, end)], requeue, delay_ms, is_unseen))
 
     def renew(self, consumer: Consumer, start: int, end: int) -> None:
         """Begin the consumer timeout of messages [start, end) anew."""

@@ -27,6 +27,7 @@ from shardmq.protocol.native.operations.basic import (
     BasicGet,
     BasicNack,
     BasicPublish,
+    BasicPutBack,
     BasicQos,
     BasicRecover,
     BasicRenew,
@@ -71,6 +72,11 @@ def _nack(channel: Channel, operation: BasicNack) -> None:
         channel.nack(first, last, operation.requeue, operation.delay_ms)
 
 
+def _put_back(channel: Channel, operation: BasicPutBack) -> None:
+    for first, last in operation.tags:
+        channel.put_back(first, last)
+
+
 def _renew(channel: Channel, operation: BasicRenew) -> None:
     for first, last in operation.tags:
         channel.renew(first, last)
@@ -82,7 +88,7 @@ def _released(channel: Channel, operation: GroupReleased) -> None:
 
 
 _SETTLEMENTS: Final[Mapping[type[Operation], Callable[[Channel, Any], None]]] = MappingProxyType(
-    {BasicNack: _nack, BasicRenew: _renew, GroupReleased: _released}
+    {BasicNack: _nack, BasicPutBack: _put_back, BasicRenew: _renew, GroupReleased: _released}
 )
 """What is not answered."""
 

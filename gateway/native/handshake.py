@@ -102,6 +102,7 @@ def server_properties(heartbeat: int, message_bytes_max: int, growth: int) -> di
         "channel_max": CHANNELS_MAX,
         "message_max": message_bytes_max,
         "record_keys": True,
+        "put_back": True,
         "growth": growth,
         "partition_offsets": True,
     }

@@ -73,6 +73,14 @@ class Channel:
             self.tags.rejected += last + 1 - first
         self._requeue(settled, requeue, delay_ms)
 
+    def put_back(self, first: int, last: int) -> None:
+        """Requeue deliveries `first` to `last`, which the client's program has not seen.
+
+        Raises:
+            ChannelError: one of them is not outstanding.
+        """
+        self._requeue(self.tags.settle(first, last), requeue=True, is_unseen=True)
+
     def renew(self, first: int, last: int) -> None:
         """Begin the consumer timeout of deliveries `first` to `last` anew: they are still being worked on.
 
@@ -88,11 +96,17 @@ class Channel:
         """Requeue everything unacked, to be delivered again."""
         self._requeue(self.tags.settle_all(), requeue=True)
 
-    def _requeue(self, settled: list[tuple[HeldDelivery, int, int]], requeue: bool, delay_ms: int = 0) -> None:
+    def _requeue(
+        self,
+        settled: list[tuple[HeldDelivery, int, int]],
+        requeue: bool,
+        delay_ms: int = 0,
+        is_unseen: bool = False,
+    ) -> None:
         for (consumer, life), start, end in settled:
             if life == consumer.link.life:
                 consumer.hold(start - end)
-                consumer.link.nack(consumer, start, end, requeue, delay_ms)
+                consumer.link.nack(consumer, start, end, requeue, delay_ms, is_unseen)
         self.consumers.after_settling()
         self.client.state.changed()
 

@@ -88,9 +88,11 @@ class TracedLink(ShardLink):
         super().settle(consumer, start, end)
         self._settled(consumer, start, end, "ack")
 
-    def nack(self, consumer: Consumer, start: int, end: int, requeue: bool, delay_ms: int = 0) -> None:
+    def nack(
+        self, consumer: Consumer, start: int, end: int, requeue: bool, delay_ms: int = 0, is_unseen: bool = False
+    ) -> None:
         """Reject messages [start, end): back to their place, after a while; or dead-lettered or dropped."""
-        super().nack(consumer, start, end, requeue, delay_ms)
+        super().nack(consumer, start, end, requeue, delay_ms, is_unseen)
         self._settled(consumer, start, end, "requeue" if requeue else "reject")
 
     def _on_confirmed(self, message: Confirmed) -> None:

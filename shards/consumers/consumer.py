@@ -17,6 +17,9 @@ from shardmq.shards.topics.partition import Partition
 UNLIMITED: Final = 1 << 62
 """The credit of a consumer without a prefetch."""
 
+NONE_FRESH: Final = 1 << 63
+"""Above every number: all messages that are put back were delivered before."""
+
 SMALL_WINDOW_BYTES: Final = 256 << 10
 """Of a window up to this size, three quarters are to be free before more goes out, as in what is left of it there is
 room for a piece of a record batch alone. So much is always free again by itself: see `is_clear`."""
@@ -38,7 +41,7 @@ class Settler(Protocol):
         """Take messages back that were held for too long."""
 
     def put_back(self, ranges: Ranges, fresh_from: int) -> None:
-        """Make messages ready again that nobody has seen."""
+        """Make messages ready again, as no delivery limit counts; those from `fresh_from` on as never delivered."""
 
 
 class Consumer:
@@ -179,6 +182,17 @@ class Consumer:
         if not self.stale:
             self.stale, self.is_behind_stale = None, False
         return [part for gap in RangeSet(stale).gaps(start, end) for part in self.held.take(*gap)]
+
+    def requeue_unhandled(self, ranges: Ranges) -> None:
+        """Requeue messages that its client had not given back itself, or gives back without having looked at them.
+
+        A queue's delivery limit counts that, as RabbitMQ's does. A group's does not: most of them lay in the member's
+        inbox when it ended, or when its partition was given to another.
+        """
+        if self.settler is self.queue:
+            self.settler.requeue(ranges)
+        elif ranges:
+            self.settler.put_back(ranges, NONE_FRESH)
 
     def holds(self, start: int, end: int) -> bool:
         """Whether it holds all of the messages that it knows as [start, end)."""

@@ -186,7 +186,7 @@ class Consuming:
         if consumer.held and is_unseen:
             consumer.settler.put_back(list(consumer.held), consumer.fresh_from)
         elif consumer.held:
-            consumer.settler.requeue(list(consumer.held))
+            consumer.requeue_unhandled(list(consumer.held))
         if hosted.readers is not None:
             hosted.readers.detach(consumer)
         state.use(hosted)
@@ -248,6 +248,8 @@ class Consuming:
                 self._delays.delay_return(
                     hosted, queue.delay_return(parts), self._state.clock.now_ms() + message.delay_ms
                 )
+            elif message.is_unseen:
+                consumer.requeue_unhandled(parts)
             else:
                 consumer.settler.requeue(parts)
         if hosted.drops_head:

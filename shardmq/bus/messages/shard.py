@@ -45,8 +45,7 @@ class Wanted(BusMessage, frozen=True, tag=48):
 class Spent(BusMessage, frozen=True, tag=49):
     """A Permit of `size` bytes has ended.
 
-    `used` bytes of what is delivered from here on do not count for the window: 0 where another consumer got the
-    message, or it is gone.
+    `used` bytes of what comes from here on do not count for the window: 0 where the message is another's, or gone.
     """
 
     consumer: int
@@ -135,9 +134,7 @@ class Cancel(Request[None], frozen=True, tag=22):
 class Release(BusMessage, frozen=True, tag=23):
     """A consumer (or basic.get client) is gone. Its unacked messages return to their places.
 
-    Attributes:
-        consumer: its number.
-        is_unseen: whether its client has seen none of them: they were on their way when it was cancelled.
+    With `is_unseen` its client has seen none of them: they were on their way when it was cancelled.
     """
 
     consumer: int
@@ -152,12 +149,16 @@ class Ack(BusMessage, frozen=True, tag=24):
 
 
 class Nack(BusMessage, frozen=True, tag=25):
-    """Return these messages to their places after `delay_ms`; without `requeue`, dead-letter or drop them."""
+    """Return these messages to their places after `delay_ms`; without `requeue`, dead-letter or drop them.
+
+    With `is_unseen` the client's program has seen none of them: a group's delivery limit does not count their return.
+    """
 
     consumer: int
     ranges: list[tuple[int, int]]
     requeue: bool
     delay_ms: int = 0
+    is_unseen: bool = False
 
 
 class Credit(BusMessage, frozen=True, tag=26):
@@ -168,10 +169,7 @@ class Credit(BusMessage, frozen=True, tag=26):
 
 
 class Qos(Request[None], frozen=True, tag=27):
-    """Change a consumer's prefetch. Below 0 it gets nothing until the next change.
-
-    `settled_late` is that of Consume, and stays in effect.
-    """
+    """Change a consumer's prefetch, below 0 to nothing until the next. `settled_late` is as in Consume, and stays."""
 
     consumer: int
     prefetch: int

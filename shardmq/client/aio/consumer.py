@@ -131,8 +131,10 @@ class ChannelConsumers:
         self._connection.state.leave_consumer(settler.core, tag)
         self._transport.transmit()
         if isinstance(inbox, Membership):
-            for first, last in inbox.left():
+            for first, last in inbox.handed_out.take_all():
                 settler.nack(first, last, requeue=True)
+            for first, last in inbox.unseen():
+                settler.put_back(first, last)
         elif isinstance(inbox, DeliveryQueue):
             for delivery in inbox.drain():
                 settler.taken(delivery)

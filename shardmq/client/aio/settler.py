@@ -67,6 +67,13 @@ class ChannelSettler(SettlerCore):
         self.core.acknowledgements.nack(first, last, requeue, delay_ms)
         self.flush()
 
+    def put_back(self, first: int, last: int) -> None:
+        """Give back the delivery tags first to last, of which the program has seen nothing; at once."""
+        if self.core.fault is not None:
+            raise again(self.core.fault)
+        self._connection.put_back(self.core, first, last)
+        self.flush()
+
     def renew(self, first: int, last: int) -> None:
         """Begin the acknowledgement timeout of those delivery tags that are unacked anew."""
         if self.core.fault is not None:
@@ -80,7 +87,7 @@ class ChannelSettler(SettlerCore):
         frame = delivery.frame
         first, last = max(first, frame.tag), frame.tag + frame.count - 1
         if delivery.settler is self and first <= last and self.core.fault is None:
-            self.nack(first, last, True)
+            self.put_back(first, last)
 
     def tags(self, delivery_tag: int, multiple: bool) -> list[tuple[int, int]]:
         """The ranges of delivery tags that a RabbitMQ verb means.

@@ -19,6 +19,7 @@ class ServerProperties(msgspec.Struct, frozen=True):
         message_max: the largest body of a message that it takes, in bytes.
         tags: of the user, where this is an administrative session.
         record_keys: whether it takes publishes in which each message has a routing key of its own.
+        put_back: whether it takes messages back that the program has not seen, as no delivery limit of a group counts.
         growth: a number that rises whenever a topic gets partitions; 0 where it tells of none.
         host: the name of its host, in a broker on several hosts; "" in others.
         partition_offsets: whether it tells where a group is in some partitions alone.
@@ -33,6 +34,7 @@ class ServerProperties(msgspec.Struct, frozen=True):
     message_max: int = MESSAGE_BYTES_MAX
     tags: tuple[str, ...] = ()
     record_keys: bool = False
+    put_back: bool = False
     growth: int = 0
     host: str = ""
     partition_offsets: bool = False

@@ -3,7 +3,7 @@
 from typing import Final, Protocol
 
 from shardmq.client.api.message import Settler
-from shardmq.protocol.native.operations.basic import BasicAck, BasicNack
+from shardmq.protocol.native.operations.basic import BasicAck, BasicNack, BasicPutBack
 from shardmq.protocol.native.operations.codec import encode
 from shardmq.protocol.native.operations.fields import TagRanges
 
@@ -25,7 +25,7 @@ class Acknowledgements:
     def __init__(self) -> None:
         self.singles: list[int] = []
         self._acked: list[tuple[int, int]] = []
-        self._nacked: dict[tuple[bool, int], list[tuple[int, int]]] = {}  # by (requeue, delay_ms)
+        self._nacked: dict[tuple[bool, int] | None, list[tuple[int, int]]] = {}  # by (requeue, delay_ms), or unseen
         self._count = 0
 
     @property
@@ -42,6 +42,11 @@ class Acknowledgements:
         """Add a nack of these delivery tags."""
         self._count += last - first + 1
         self._nacked.setdefault((requeue, delay_ms), []).append((first, last))
+
+    def put_back(self, first: int, last: int) -> None:
+        """Add that what came under these delivery tags goes back, and that the program has not seen it."""
+        self._count += last - first + 1
+        self._nacked.setdefault(None, []).append((first, last))
 
     def take(self, channel: int, stale: int = 0, offset: int = 0) -> tuple[list[bytes], int, int, TagRanges]:
         """Take everything pending, as frames for the broker.
@@ -68,10 +73,10 @@ class Acknowledgements:
             frames += [encode(BasicAck(channel, shifted(part, offset))) for part in _parts(joined)]
             ranges += joined
             acked = _total(joined)
-        for (requeue, delay_ms), spans in self._nacked.items():
+        for how, spans in self._nacked.items():
             if joined := _joined(spans, stale):
                 for part in _parts(joined):
-                    frames.append(encode(BasicNack(channel, shifted(part, offset), requeue, delay_ms)))
+                    frames.append(encode(_returned(channel, shifted(part, offset), how)))
                 ranges += joined
                 nacked += _total(joined)
         if self._nacked:
@@ -79,6 +84,11 @@ class Acknowledgements:
         self._acked = []
         self._count = 0
         return frames, acked, nacked, ranges
+
+
+def _returned(channel: int, tags: TagRanges, how: tuple[bool, int] | None) -> BasicNack | BasicPutBack:
+    """What gives deliveries back; `how` is (requeue, delay_ms), None where the program has not seen them."""
+    return BasicPutBack(channel, tags) if how is None else BasicNack(channel, tags, *how)
 
 
 def shifted(ranges: TagRanges, offset: int) -> TagRanges:

@@ -288,6 +288,13 @@ class ConnectionCore:
             self.state.meter.count("acked", acked)
             self.state.meter.count("nacked", nacked)
 
+    def put_back(self, channel: ChannelCore, first: int, last: int) -> None:
+        """Give deliveries back, with the next acks, that the program has not seen. Older brokers know nacks alone."""
+        if self.state.server.put_back:
+            channel.acknowledgements.put_back(first, last)
+        else:
+            channel.acknowledgements.nack(first, last, True)
+
     def renew(self, channel: ChannelCore, first: int, last: int) -> None:
         """Begin the acknowledgement timeout of those that are still unacked anew."""
         held: TagRanges = [(start, end - 1) for start, end in channel.unacked.within(first, last + 1)]

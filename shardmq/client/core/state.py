@@ -18,7 +18,7 @@ from shardmq.client.core.validation import check_fields, check_size
 from shardmq.errors import ChannelError, ResourceLocked, ShardmqError
 from shardmq.limits import CHANNELS_MAX, MESSAGE_BYTES_HIGHEST, frame_bytes_max
 from shardmq.protocol.native.frames import FrameReader
-from shardmq.protocol.native.operations.basic import BasicCancel, BasicDeliver, BasicNack
+from shardmq.protocol.native.operations.basic import BasicCancel, BasicDeliver, BasicNack, BasicPutBack
 from shardmq.protocol.native.operations.codec import encode, encode_without_last
 from shardmq.protocol.native.operations.connection import ChannelClose, ChannelOpen
 from shardmq.protocol.native.operations.fields import ClientRequest, Operation
@@ -323,9 +323,9 @@ class ConnectionState:
 
     def requeue(self, channel: ChannelCore, frame: BasicDeliver) -> None:
         """Give a delivery back that no consumer here takes."""
-        tags = [(frame.tag, frame.tag + frame.count - 1)]
+        tags = shifted([(frame.tag, frame.tag + frame.count - 1)], channel.tag_offset)
         channel.unacked.remove(frame.tag, frame.tag + frame.count)
-        self.send(BasicNack(channel.number, shifted(tags, channel.tag_offset), True))
+        self.send(BasicPutBack(channel.number, tags) if self.server.put_back else BasicNack(channel.number, tags, True))
 
     def shift(self, channel: ChannelCore, frame: BasicDeliver) -> None:
         """Make a delivery's tags rise over all lives of the connection."""

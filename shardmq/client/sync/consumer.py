@@ -85,8 +85,10 @@ class ChannelConsumers:
             self._transport.transmit()
         if isinstance(inbox, Membership):
             with suppress(ChannelError, ConnectionFault):  # it is given back with its channel
-                for first, last in inbox.left():
+                for first, last in inbox.handed_out.take_all():
                     settler.nack(first, last, requeue=True)
+                for first, last in inbox.unseen():
+                    settler.put_back(first, last)
         elif isinstance(inbox, DeliveryQueue):
             for delivery in inbox.drain():
                 settler.taken(delivery)

@@ -84,6 +84,14 @@ class ChannelSettler(SettlerCore):
             self.core.acknowledgements.nack(first, last, requeue, delay_ms)
             self._flush_acknowledgements()
 
+    def put_back(self, first: int, last: int) -> None:
+        """Give back the delivery tags first to last, of which the program has seen nothing; at once."""
+        with self._lock:
+            if self.core.fault is not None:
+                raise again(self.core.fault)
+            self._connection.put_back(self.core, first, last)
+            self._flush_acknowledgements()
+
     def renew(self, first: int, last: int) -> None:
         """Begin the acknowledgement timeout of those delivery tags that are unacked anew."""
         with self._lock:
@@ -102,7 +110,7 @@ class ChannelSettler(SettlerCore):
             return
         with self._lock:
             if self.core.fault is None:
-                self.core.acknowledgements.nack(first, last, True)
+                self._connection.put_back(self.core, first, last)
                 self._flush_acknowledgements()
 
     def tags(self, delivery_tag: int, multiple: bool) -> list[tuple[int, int]]:

@@ -166,7 +166,7 @@ class Groups:
             consumer.timeouts.close()
         readers.leave(consumer)
         if consumer.held:
-            consumer.settler.requeue(list(consumer.held))
+            consumer.requeue_unhandled(list(consumer.held))
         readers.detach(consumer)
         consumer.peer.post(Cancelled(consumer.number, text))
 

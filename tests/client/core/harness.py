@@ -81,11 +81,11 @@ def hear(core: ConnectionCore, *operations: Operation) -> None:
     core.receive(b"".join(map(encode, operations)))
 
 
-def opened() -> tuple[ConnectionCore, ChannelCore]:
-    """An open core with one open channel."""
+def opened(**server: Any) -> tuple[ConnectionCore, ChannelCore]:
+    """An open core with one open channel; its server says so of itself."""
     core = ConnectionCore(parse("shardmq://localhost/"), 60)
     core.open({}, Waiter())
-    hear(core, Ok(1, 0, {"product": "shardmq", "heartbeat": 60}))
+    hear(core, Ok(1, 0, {"product": "shardmq", "heartbeat": 60, **server}))
     channel = core.open_channel(Waiter(), Waiter())
     hear(core, Ok(2, 1))
     sent(core)

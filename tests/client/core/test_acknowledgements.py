@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from shardmq.client.core.acknowledgements import Acknowledgements
 from shardmq.limits import SETTLEMENT_BYTES_MAX
 from shardmq.protocol.native.frames import FrameReader
-from shardmq.protocol.native.operations.basic import BasicAck, BasicNack
+from shardmq.protocol.native.operations.basic import BasicAck, BasicNack, BasicPutBack
 from shardmq.protocol.native.operations.codec import FROM_CLIENT, decode
 from shardmq.protocol.native.operations.fields import Operation
 
@@ -59,6 +59,16 @@ def test_nacks_say_whether_to_requeue() -> None:
     settlements.nack(5, 5, False)
     settlements.nack(3, 3, True)
     assert told(settlements) == [BasicNack(3, [(1, 3)], True), BasicNack(3, [(5, 5)], False)]
+
+
+def test_what_was_not_seen_is_put_back_and_not_nacked() -> None:
+    settlements = Acknowledgements()
+    settlements.put_back(3, 3)
+    settlements.nack(1, 1, True)
+    settlements.put_back(4, 6)
+    assert settlements.count == 5
+    assert told(settlements) == [BasicPutBack(3, [(3, 6)]), BasicNack(3, [(1, 1)], True)]
+    assert settlements.count == 0
 
 
 def test_what_is_too_much_for_a_frame_takes_several() -> None:

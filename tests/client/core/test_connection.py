@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from shardmq.client.api.url import parse
 from shardmq.client.core.batching import BY_QUEUE
@@ -28,6 +29,7 @@ from shardmq.protocol.native.operations.basic import (
     BasicDeliver,
     BasicNack,
     BasicPublish,
+    BasicPutBack,
     BasicRefused,
 )
 from shardmq.protocol.native.operations.codec import encode
@@ -207,6 +209,25 @@ def test_a_consumer_whose_caller_gave_up_is_cancelled_and_its_messages_go_back()
     cancel, nack = sent(core)
     assert isinstance(cancel, BasicCancel)
     assert nack == BasicNack(1, [(1, 2)], True)
+
+
+@pytest.mark.parametrize(
+    ("server", "back"),
+    [({}, BasicNack(1, [(1, 2)], True)), ({"put_back": True}, BasicPutBack(1, [(1, 2)]))],
+    ids=["older", "newer"],
+)
+def test_what_nobody_has_seen_goes_back_as_the_broker_understands_it(server: dict[str, bool], back: Operation) -> None:
+    core, channel = opened(**server)
+    consuming(core, channel)
+    core.state.leave_consumer(channel, "c")
+    hear(core, delivery(1, 2))
+    assert sent(core)[1:] == [back]
+    consuming(core, channel)
+    hear(core, delivery(3, 2))
+    core.put_back(channel, 3, 4)
+    core.flush_acknowledgements(channel)
+    assert sent(core) == [replace(back, tags=[(3, 4)])]
+    assert not channel.unacked
 
 
 def test_messages_of_such_a_consumer_that_are_acked_already_are_not_nacked() -> None:

@@ -11,6 +11,7 @@ from shardmq.message.record import pack_many
 from shardmq.message.record_batch import RecordBatch
 from shardmq.ranges import RangeSet
 from shardmq.runtime.clock import SteadyClock
+from shardmq.shards.consumers.consumer import NONE_FRESH
 from shardmq.shards.storage.entries import CursorRow, GroupSettings
 from shardmq.shards.storage.recovery import RecoveredQueue, stored_queues
 from shardmq.shards.storage.write_buffer import WriteBuffer
@@ -256,8 +257,9 @@ class GroupMachine(RuleBasedStateMachine):
     @rule()
     def leave(self) -> None:
         held = sorted(offset for offset, status in self.status.items() if status == HELD)
-        self.group.open().requeue(ranges_of(held))
-        for offset in self.fail(held):
+        if held:
+            self.group.open().put_back(ranges_of(held), NONE_FRESH)
+        for offset in held:
             self.status[offset] = READY
         self.group.is_consumed = self.has_members = False
         self.group.close()

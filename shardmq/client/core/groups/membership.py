@@ -324,11 +324,10 @@ class Membership:
         while came:
             entries.append(came.popleft())
 
-    def left(self) -> list[tuple[int, int]]:
-        """Take all that was delivered and is not settled, as ranges of delivery tags: it is given back."""
+    def unseen(self) -> list[tuple[int, int]]:
+        """Take all that was delivered and not handed out, as ranges of delivery tags: it is given back."""
         self._take_in()
-        ranges = self.handed_out.take_all()
-        ranges += [(message.delivery_tag, message.delivery_tag) for message in self._messages]
+        ranges = [(message.delivery_tag, message.delivery_tag) for message in self._messages]
         for entry in self._entries:
             if isinstance(entry, Delivery):
                 self._channel.taken(entry)

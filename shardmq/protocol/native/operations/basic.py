@@ -171,6 +171,13 @@ class BasicNack(Operation, frozen=True):
     delay_ms: Annotated[int, Meta(ge=0, le=DELAY_MS_MAX)] = 0
 
 
+class BasicPutBack(Operation, frozen=True):
+    """Requeue deliveries that the program has not seen: a group's delivery limit does not count it."""
+
+    channel: Channel
+    tags: TagRanges
+
+
 class BasicRenew(Operation, frozen=True):
     """Start the acknowledgement timeout of deliveries anew."""
 

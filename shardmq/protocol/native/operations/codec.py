@@ -116,6 +116,7 @@ OPERATIONS: Final[dict[int, type[Operation]]] = {
     94: administration.HostDrain,
     95: administration.ShardTransfer,
     96: administration.ShardMove,
+    97: basic.BasicPutBack,
 }
 """Operations by the type of their frame. A number never changes its meaning."""
 
@@ -128,6 +129,7 @@ LARGER_FRAMES: Final = {
             for kind in (
                 basic.BasicAck,
                 basic.BasicNack,
+                basic.BasicPutBack,
                 basic.BasicRenew,
                 transaction.TransactionCommit,
                 reads.ReservationEnd,

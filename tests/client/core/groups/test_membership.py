@@ -142,8 +142,8 @@ def test_what_is_left_at_the_end_is_given_back(member: Membership, heard: Heard)
     member.deliver(delivery(1, 3, 0, 0, heard))
     member.deliver(delivery(4, 2, 0, 3, heard))
     assert member.message() is not None
-    assert sorted(member.left()) == [(1, 1), (2, 2), (3, 3), (4, 5)]
-    assert (member.left(), bodies(member)) == ([], [])
+    assert (member.handed_out.take_all(), sorted(member.unseen())) == ([(1, 1)], [(2, 2), (3, 3), (4, 5)])
+    assert (member.unseen(), bodies(member)) == ([], [])
 
 
 def test_batches_are_acked_whole(member: Membership, heard: Heard) -> None:
