@@ -14,6 +14,7 @@ from shardmq.gateway.native.channel import NativeChannel
 from shardmq.gateway.native.dispatch import carry_out, catch_up
 from shardmq.gateway.native.handshake import (
     Handshake,
+    answers_lost,
     growth_of,
     larger_frames,
     reads_keys,
@@ -169,6 +170,7 @@ class NativeConnection(Outbox):
         client = Client(self.state, self, operation.vhost, user)
         client.serves_http = serves_http(operation.client)
         client.reads_keys = self.reads_keys = reads_keys(operation.client)
+        client.answers_lost = answers_lost(operation.client)
         self.session = Session(client)
         self.properties = packed_properties(operation.client)
         self._heartbeat = operation.heartbeat

@@ -113,6 +113,11 @@ def reads_keys(properties: Mapping[str, Any]) -> bool:
     return properties.get("record_keys") is True
 
 
+def answers_lost(properties: Mapping[str, Any]) -> bool:
+    """Whether a client says of itself that it answers GroupRevoked also where partitions are lost."""
+    return properties.get("answers_lost") is True
+
+
 def growth_of(properties: Mapping[str, Any]) -> int | None:
     """The newest growth of topics that a client says it has heard of; None where it hears of none."""
     growth = properties.get("growth")

@@ -4,7 +4,7 @@ The front of a protocol (native/, amqp/) turns frames into calls here and is cal
 """
 
 from shardmq.errors import ChannelError, ReplyCode
-from shardmq.gateway.links.consumer import HeldDelivery
+from shardmq.gateway.links.consumer import Consumer, HeldDelivery
 from shardmq.gateway.session.channel_consumers import ChannelConsumers
 from shardmq.gateway.session.channel_publisher import ChannelPublisher
 from shardmq.gateway.session.client import Client
@@ -54,6 +54,7 @@ class Channel:
                 consumer.link.settle(consumer, start, end)
             else:
                 consumer.acks_lost = True
+                self._heard_of(consumer)
         self.consumers.after_settling()
         self.client.state.changed()
 
@@ -90,6 +91,7 @@ class Channel:
         for (consumer, life), start, end in self.tags.look(first, last):
             if life == consumer.link.life:
                 consumer.link.renew(consumer, start, end)
+            self._heard_of(consumer)
         self.client.state.changed()
 
     def recover(self) -> None:
@@ -107,8 +109,15 @@ class Channel:
             if life == consumer.link.life:
                 consumer.hold(start - end)
                 consumer.link.nack(consumer, start, end, requeue, delay_ms, is_unseen)
+            elif not is_unseen:
+                self._heard_of(consumer)
         self.consumers.after_settling()
         self.client.state.changed()
+
+    def _heard_of(self, consumer: Consumer) -> None:
+        """Note that the client deals with what a consumer got, where nothing is settled by that."""
+        if self.consumers.groups is not None:
+            self.consumers.groups.heard_of(consumer)
 
     def counts(self, published: int) -> tuple[int, ...]:
         """What was done on it, as `traffic.CHANNEL_COUNTS` names it; `published` are messages that came."""

@@ -68,6 +68,7 @@ class Client:
         consumers: how many run, on all channels.
         partitions: how many those of groups have.
         reads_keys: whether it reads batches in which each message has a routing key of its own.
+        answers_lost: whether its program's next step shows that it has heard of partitions that a consumer has lost.
         serves_http: whether it asks for those who ask it over HTTP; such connections are not in totals and pages.
     """
 
@@ -75,6 +76,7 @@ class Client:
         "_number",
         "_pacing",
         "account",
+        "answers_lost",
         "channels",
         "consumers",
         "front",
@@ -99,6 +101,7 @@ class Client:
         self.account = Account(state.lender)
         self.channels = self.consumers = self.partitions = 0
         self.reads_keys = self.serves_http = False
+        self.answers_lost = True
         self._pacing = CommandPacing(state.coordinator.perform, user)
 
     @property

@@ -1,7 +1,9 @@
 """Delivery tags of one channel, kept as ranges: they rise by one from 1, and each delivery is one span of them."""
 
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, Generic, TypeVar
 
 from shardmq.errors import ChannelError, ReplyCode
@@ -170,6 +172,17 @@ class DeliveryTags(Generic[Holder]):
             first = stop
             place += 1
         return seen
+
+    def oldest(self, is_wanted: Callable[[Holder], bool]) -> tuple[int, Holder, int] | None:
+        """Look for the oldest outstanding message of certain holders.
+
+        Returns:
+            Its tag, who holds it, and its sequence number; None where they hold none.
+        """
+        for span in islice(self._spans, self._head, None):
+            if is_wanted(span.holder):
+                return span.first, span.holder, span.sequence
+        return None
 
     def pass_on(self, holder: Holder, start: int, end: int, other: Holder) -> int:
         """Give `other` what `holder` has of the messages [start, end), under the same tags.

@@ -117,6 +117,24 @@ def test_a_partition_that_goes_to_another_waits_until_its_messages_are_acknowled
     assert not any(second.redelivered)
 
 
+def test_a_member_that_acknowledges_nothing_for_too_long_has_a_partition_again_when_it_does(
+    broker: Broker, join: Callable[..., Member]
+) -> None:
+    declare(broker, "amqp-hung", 1, 10)
+    hung = join("amqp-hung", acks=False, x_consumer_timeout=300)
+    work_until(lambda: len(hung.got) == 10, hung)
+    second = join("amqp-hung", x_consumer_timeout=300)
+    work_until(lambda: len(second.got) == 10, hung, second)
+    assert all(second.redelivered)
+    second.connection.close()
+    hung.channel.basic_ack(hung.tags[0])
+    hung.acks = True
+    with shardmq.connect(broker.url) as connection:
+        connection.channel().basic_publish("amqp-hung", "key", b"10")
+    work_until(lambda: len(hung.got) == 11, hung)
+    assert (hung.got[-1][1], hung.redelivered[-1]) == (10, False)
+
+
 def test_what_was_not_acknowledged_comes_to_the_next_member(broker: Broker, join: Callable[..., Member]) -> None:
     declare(broker, "amqp-next", 1, 10)
     first = join("amqp-next", acks=False)

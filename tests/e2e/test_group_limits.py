@@ -1,6 +1,7 @@
-"""What a delivery limit of a group counts, by real processes."""
+"""What a delivery limit of a group counts, and what becomes of members that stand still, by real processes."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from shardmq.cmd.run.broker import Broker
 from .traffic import numbers, publish_all, until
 
 COUNT = 50
+TIMEOUT_MS = 500
 
 
 @pytest.fixture
@@ -22,6 +24,12 @@ def topic(channel: shardmq.Channel, request: pytest.FixtureRequest) -> Iterator[
     publish_all(channel, f"{name}-0", numbers(0, COUNT))
     yield name
     channel.topic_delete(name)
+
+
+@pytest.fixture
+def other(broker: Broker) -> Iterator[shardmq.Channel]:
+    with shardmq.connect(broker.url) as connection:
+        yield connection.channel()
 
 
 def unacked(channel: shardmq.Channel, topic: str) -> int:
@@ -111,3 +119,93 @@ def test_a_connection_that_ends_counts_for_nothing(broker: Broker, channel: shar
             assert [int(message.body) for message in consumer.poll(30)] == [0]
             until(lambda: unacked(channel, topic) == COUNT, "all others are in its inbox")
     assert read_all(channel, topic, **options) == [(number, 0) for number in range(COUNT)]
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_a_hanging_members_partition_goes_to_another_and_it_gets_one_again_when_it_goes_on(
+    channel: shardmq.Channel, other: shardmq.Channel, topic: str, has_begun: bool
+) -> None:
+    lost: list[tuple[list[int], bool]] = []
+    options: dict[str, Any] = {"start": "earliest", "timeout_ms": TIMEOUT_MS, "delivery_limit": 5}
+    hanging = channel.group_consumer(
+        topic, "g", pull=1, on_revoked=lambda partitions, is_lost: lost.append((partitions, is_lost)), **options
+    )
+    if has_begun:
+        assert [int(message.body) for message in hanging.poll(30)] == [0]
+    else:
+        until(lambda: unacked(other, topic) == COUNT, "all messages are in its inbox")
+    assert read_all(other, topic, **options) == [(0, 1), *[(number, 0) for number in range(1, COUNT)]]
+    publish_all(other, f"{topic}-0", numbers(COUNT, COUNT + 1))
+    assert [int(message.body) for message in hanging.poll(30)] == [COUNT], "it is no member again"
+    assert lost == [([0], True)]
+    hanging.close()
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_so_it_is_with_asyncio(broker: Broker, other: shardmq.Channel, topic: str, has_begun: bool) -> None:
+    options: dict[str, Any] = {"start": "earliest", "timeout_ms": TIMEOUT_MS}
+
+    async def main() -> None:
+        async with shardmq.aio.connect(broker.url) as connection:
+            channel = await connection.channel()
+            async with channel.group_consumer(topic, "g", pull=1, **options) as hanging:
+                if has_begun:
+                    assert [int(message.body) for message in await hanging.poll(30)] == [0]
+                await asyncio.to_thread(until, lambda: unacked(other, topic) == COUNT, "it has all messages")
+                found = await asyncio.to_thread(read_all, other, topic, **options)
+                assert [number for number, _ in found] == list(range(COUNT))
+                await asyncio.to_thread(publish_all, other, f"{topic}-0", numbers(COUNT, COUNT + 1))
+                assert [int(message.body) for message in await hanging.poll(30)] == [COUNT]
+
+    asyncio.run(main())
+
+
+def test_a_program_that_works_off_its_inbox_for_longer_than_the_timeout_loses_nothing(
+    channel: shardmq.Channel, topic: str
+) -> None:
+    """Of fifty messages in its inbox, the last wait for much longer than the time for one."""
+    for timeout_ms in (TIMEOUT_MS, 4 * TIMEOUT_MS, 16 * TIMEOUT_MS):  # a busy machine may take longer for one
+        found: list[int] = []
+        with channel.group_consumer(topic, f"g-{timeout_ms}", start="earliest", timeout_ms=timeout_ms) as consumer:
+            for message in consumer:
+                found.append(int(message.body))
+                threading.Event().wait(timeout_ms / 1000 / 20)
+                if message.offset == COUNT - 1:
+                    break
+        offset = channel.group_offsets(topic, f"g-{timeout_ms}")[0]["offset"]
+        if (found, offset) == (list(range(COUNT)), COUNT):
+            break
+    assert (found, offset) == (list(range(COUNT)), COUNT), "acks came too late"
+
+
+@pytest.mark.parametrize("is_handler", [False, True])
+def test_so_it_is_with_a_plain_member(
+    channel: shardmq.Channel, other: shardmq.Channel, topic: str, is_handler: bool
+) -> None:
+    arguments = {"x-group": "g", "x-stream-offset": "first", "x-consumer-timeout": TIMEOUT_MS}
+    go_on, own = threading.Event(), list[int]()
+
+    def handle(message: shardmq.Message) -> None:
+        own.append(int(message.body))
+        go_on.wait(60)  # and acknowledges nothing before the partition is another's
+
+    def iterate() -> None:
+        for message in channel.consume(topic, arguments=arguments, inactivity_timeout=60):
+            handle(message)
+            if own[-1] == COUNT:
+                return
+
+    thread = threading.Thread(target=iterate)
+    if is_handler:
+        channel.basic_consume(topic, handle, arguments=arguments)
+    else:
+        thread.start()
+    until(lambda: own == [0], "it has a message")
+    found = read_all(other, topic, timeout_ms=TIMEOUT_MS)
+    assert [number for number, _ in found] == list(range(COUNT))
+    go_on.set()
+    publish_all(other, f"{topic}-0", numbers(COUNT, COUNT + 1))
+    until(lambda: own == [0, COUNT], "it is a member again")
+    if not is_handler:
+        thread.join(60)
+        assert not thread.is_alive()

@@ -4,11 +4,13 @@ from collections.abc import Collection
 from typing import Protocol
 
 from shardmq.bus.coordinator_link import Reply
+from shardmq.gateway.links.consumer import Consumer
 from shardmq.gateway.session.client import Client
 from shardmq.gateway.session.groups.member import Member, MembersChannel
 from shardmq.gateway.session.groups.ordered import OrderedMember
 from shardmq.gateway.session.groups.shared import SharedMember
 from shardmq.gateway.session.groups.subscription import Subscription
+from shardmq.gateway.session.groups.timed import TimedMember
 
 
 class GroupsChannel(MembersChannel, Protocol):
@@ -40,9 +42,10 @@ class GroupConsumers:
 
     def start(self, subscription: Subscription, tag: str, reply: Reply) -> None:
         """Start a consumer; the outcome is its tag, or the error that refused it."""
-        kind = SharedMember if subscription.is_shared else OrderedMember
-        member = self.by_tag[tag] = kind(self._channel.client, self._channel, subscription, tag, self)
-        self._channel.client.consumers += 1
+        client = self._channel.client
+        kind = _kind(client, subscription)
+        member = self.by_tag[tag] = kind(client, self._channel, subscription, tag, self)
+        client.consumers += 1
         member.start(reply)
 
     def cancel(self, tag: str, reply: Reply) -> None:
@@ -57,6 +60,11 @@ class GroupConsumers:
         member = self.by_tag.get(tag)
         if isinstance(member, OrderedMember):
             member.released(partitions)
+
+    def heard_of(self, consumer: Consumer) -> None:
+        """Note that the client deals with what a consumer of one of them got, though nothing is settled by that."""
+        if isinstance(consumer.receiver, TimedMember):
+            consumer.receiver.heard()
 
     def epoch_of(self, topic: str, group: str, number: int) -> int | None:
         """Under which epoch one of them has a partition; None where none has."""
@@ -110,3 +118,11 @@ class GroupConsumers:
 
     def _all(self) -> list[Member]:
         return [*self.by_tag.values(), *self._leaving]
+
+
+def _kind(client: Client, subscription: Subscription) -> type[Member]:
+    """Which kind of member a client's consumer is."""
+    if subscription.is_shared:
+        return SharedMember
+    is_timed = subscription.timeout_ms > 0 and not subscription.auto_ack
+    return TimedMember if is_timed and client.answers_lost else OrderedMember

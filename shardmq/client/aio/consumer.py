@@ -213,6 +213,8 @@ class ChannelConsumers:
             settler.taken(delivery)
             if not settler.is_stale(delivery) and inbox.takes(delivery):
                 return delivery
+            if inbox.member is not None:
+                self.let_go_of_owed(inbox.member)
 
 
 class HandlerInbox(DeliveryQueue):
@@ -278,7 +280,10 @@ class HandlerInbox(DeliveryQueue):
             return False
         if self._settler.is_stale(delivery):
             return False
-        return self.member is None or self.member.take(delivery.frame.partition, message.delivery_tag)
+        if self.member is None or self.member.take(delivery.frame.partition, message.delivery_tag):
+            return True
+        self._consumers.let_go_of_owed(self.member)
+        return False
 
     def _handled(self, partition: int | None, task: asyncio.Task[None]) -> None:
         self._handling.discard(task)

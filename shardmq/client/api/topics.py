@@ -50,7 +50,7 @@ class GroupOptions(TypedDict, total=False):
         on_assigned: called with the partitions that the consumer has now, (number, offset) each.
         on_revoked: called with the numbers of those that it is to let go of, and whether they are lost already.
         inactivity_timeout: seconds without a message after which an iteration ends; None for never.
-        timeout_ms: a message that is unacked for longer comes again.
+        timeout_ms: a message that is unacked for longer goes to another member; of an ordered group, all partitions do.
         delivery_limit: how often a message is given back before it dies.
         dead_letter_exchange: where messages go that die or are rejected.
         dead_letter_routing_key: by which key.

@@ -17,7 +17,7 @@ def client_properties(more: Mapping[str, Any] | None = None) -> dict[str, Any]:
         InvalidRequest: a property has no place in msgpack.
     """
     own = {"product": "shardmq-python", "python": sys.version.split()[0], "pid": os.getpid()}
-    told = {**own, **(more or {}), "record_keys": True}
+    told = {**own, **(more or {}), "record_keys": True, "answers_lost": True}
     try:
         msgspec.msgpack.encode(told)
     except (TypeError, OverflowError) as fault:

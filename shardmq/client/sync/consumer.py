@@ -180,6 +180,8 @@ class ChannelConsumers:
             settler.taken(delivery)
             if not settler.is_stale(delivery) and inbox.takes(delivery):
                 yield delivery
+            elif inbox.member is not None:
+                self.let_go_of_owed(inbox.member)
 
     def _end(self, tag: str, inbox: DeliveryQueue, delivery: Delivery | None = None, unseen_from: int = 0) -> None:
         """End the consumer of an iterator, and give back what the program has not seen.
@@ -253,6 +255,8 @@ class HandlerInbox(PlainInbox):
             finally:
                 if (member := self.put_down()) is not None:
                     self._consumers.let_go_of_owed(member)
+        elif self.member is not None:
+            self._consumers.let_go_of_owed(self.member)
 
     def _hand_out(self, delivery: Delivery) -> None:
         settler, handler, core = self._settler, self._handler, self._settler.core

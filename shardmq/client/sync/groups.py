@@ -236,4 +236,5 @@ class GroupConsumer:
         finally:
             if not change.is_lost:
                 self._member.abandon(change.partitions or [])
+            if change.is_answered:
                 self._consumers.let_go(self._tag, change.partitions or [])

@@ -189,3 +189,20 @@ def test_settling_one_by_one_aside_takes_one_span() -> None:
         aside.restore(tag, holder, start, end)
     assert aside.take_all() == [(1, "a", 50, 150)]
     assert aside.outstanding == 0
+
+
+@given(deliveries, st.sampled_from("abc"), st.integers(0, 100))
+def test_the_oldest_of_a_holder_is_the_first_of_its_messages_that_is_outstanding(
+    spans: list[tuple[str, int, int, bool]], wanted: str, share: int
+) -> None:
+    ledger: DeliveryTags[str] = DeliveryTags()
+    model: dict[int, tuple[str, int]] = {}
+    for holder, sequence, count, outstanding in spans:
+        first = ledger.hand_out(holder, sequence, count, outstanding)
+        if outstanding:
+            model.update({first + i: (holder, sequence + i) for i in range(count)})
+    for tag in list(model)[: len(model) * share // 100]:
+        ledger.settle(tag, tag)
+        del model[tag]
+    expected = next(((tag, *held) for tag, held in model.items() if held[0] == wanted), None)
+    assert ledger.oldest(lambda holder: holder == wanted) == expected

@@ -23,13 +23,15 @@ class Revoked:
     Attributes:
         partitions: their numbers; None for all that it has: the connection was lost.
         is_lost: whether they are gone already.
+        is_answered: whether the broker hears when the program has followed: not where the connection was lost.
     """
 
-    __slots__ = ("is_lost", "partitions")
+    __slots__ = ("is_answered", "is_lost", "partitions")
 
     def __init__(self, partitions: list[int] | None, is_lost: bool) -> None:
         self.partitions = partitions
         self.is_lost = is_lost
+        self.is_answered = partitions is not None
 
 
 class Ended:

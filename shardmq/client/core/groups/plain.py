@@ -2,6 +2,7 @@
 
     revoked 2 ──► nothing of 2 that came before is handed out; is a message of 2 in hand?
                      no ──► let go of 2 now          yes ──► let go of 2 when the program comes back for the next
+    lost 2 ─────► nothing of 2 is handed out either; the broker is told when the program comes back, as a sign of life
     assigned 2 ──► what comes from now on is handed out again
 
 The connection says what it hears; the program's thread or task asks before it hands out. What the program acked goes
@@ -38,7 +39,7 @@ class PlainMember:
         self._let_go_soon = let_go_soon
         self._gone: dict[int, int] = {}  # by partition: deliveries up to this tag are of somebody else by now
         self._in_hand: Counter[int] = Counter()  # deliveries or messages that the program has, by partition
-        self._owed: set[int] = set()  # revoked, and the broker was not told yet that they are let go of
+        self._owed: set[int] = set()  # revoked or lost, and the broker was not told yet that they are let go of
 
     def assigned(self, partitions: Collection[int], last_tag: int) -> None:
         """Note partitions that it has from now on; what came of them up to a delivery tag stays dropped."""
@@ -52,9 +53,8 @@ class PlainMember:
         with self._guard:
             self.tag = tag
             self._gone.update(dict.fromkeys(partitions, _ALL))
-            if not is_lost:
-                self._owed.update(partitions)
-        if not is_lost:
+            self._owed.update(partitions)
+        if not is_lost:  # of what is lost the broker is told when the program comes back: it shows that it is at work
             self._let_go_soon(self)
 
     def broken(self) -> None:

@@ -178,8 +178,9 @@ class ConsumeRequests(ABC):
                 `on_assigned(partitions)`: called with (number, offset) of those that the consumer gets;
                 `on_revoked(partitions, is_lost)`: with the numbers of those that it is to let go of, to finish and
                 commit what it began there. `inactivity_timeout`: seconds without a message after which iterations end.
-                `timeout_ms`: a message unacked for longer comes again. `delivery_limit`, `dead_letter_exchange`,
-                `dead_letter_routing_key`: what becomes of messages that come back too often, or are rejected.
+                `timeout_ms`: a message unacked for longer goes to another member, and in an ordered group all
+                partitions of the consumer with it, until its next step. `delivery_limit`, `dead_letter_exchange`,
+                `dead_letter_routing_key`: what becomes of messages that are given back too often, or are rejected.
 
         Raises:
             NotFound: there is no such topic.

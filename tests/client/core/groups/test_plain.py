@@ -50,9 +50,18 @@ def test_a_partition_that_comes_back_is_handed_out_from_there_on(member: PlainMe
     assert member.take(2, 11)
 
 
-def test_what_was_lost_is_nobodys_to_let_go_of(member: PlainMember, asked: list[PlainMember]) -> None:
+def test_of_what_was_lost_the_broker_is_told_when_the_program_comes_back(
+    member: PlainMember, asked: list[PlainMember]
+) -> None:
+    assert member.take(2, 3)
     member.revoked("c", [2], is_lost=True)
     assert (asked, member.to_let_go(), member.take(2, 4)) == ([], [], False)
+    assert member.put_down(2)
+    assert (asked, member.to_let_go(), member.to_let_go()) == ([], [2], [])
+
+
+def test_with_the_connection_nothing_is_owed_any_more(member: PlainMember) -> None:
+    member.revoked("c", [2], is_lost=True)
     member.revoked("c", [3], is_lost=False)
     member.broken()
     assert member.to_let_go() == []
