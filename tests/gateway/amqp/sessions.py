@@ -58,6 +58,7 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "shortstr": st.sampled_from(NAMES) | st.text(max_size=10),
     "longstr": st.binary(max_size=10),
     "table": st.sampled_from(TABLES),
+    "message-count": st.sampled_from([0, 1, 2**32 - 1]),
 }
 _WITH_CONTENT: Final = (BasicPublish, BasicReturn, BasicDeliver)
 

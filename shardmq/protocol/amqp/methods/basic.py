@@ -1,6 +1,16 @@
 """Class basic."""
 
-from shardmq.protocol.amqp.methods.fields import Arguments, Bit, Long, LongLong, Method, Short, ShortStr, method
+from shardmq.protocol.amqp.methods.fields import (
+    Arguments,
+    Bit,
+    Long,
+    LongLong,
+    MessageCount,
+    Method,
+    Short,
+    ShortStr,
+    method,
+)
 
 
 @method(60, 10, synchronous=True)
@@ -102,7 +112,7 @@ class BasicGetOk(Method, frozen=True):
     redelivered: Bit
     exchange: ShortStr
     routing_key: ShortStr
-    message_count: Long
+    message_count: MessageCount
 
 
 @method(60, 72)

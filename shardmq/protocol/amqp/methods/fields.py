@@ -1,6 +1,7 @@
 """The base of methods, and the domains of their fields.
 
     octet u8 · short u16 · long u32 · longlong u64 · shortstr (length u8, UTF-8) · longstr (length u32, bytes) · table
+    message-count: a long; of more messages than it can say, it says as many as it can
 
 The codec reads and writes bits itself, as neighbours share an octet.
 """
@@ -22,6 +23,10 @@ ShortStr = Annotated[str, "shortstr"]
 LongStr = Annotated[bytes, "longstr"]
 Bit = Annotated[bool, "bit"]
 Arguments = Annotated[Table, "table"]
+MessageCount = Annotated[int, "message-count"]
+
+MESSAGE_COUNT_MAX: Final = 2**32 - 1
+"""The most messages that a count can tell of; a stream may have more."""
 
 SHORTSTR_BYTES_MAX: Final = 255
 """The longest short string, in bytes; its length is an octet."""
@@ -80,6 +85,7 @@ READ: Final[dict[str, Reader]] = {
     "shortstr": _shortstr,
     "longstr": _longstr,
     "table": decode_table,
+    "message-count": _number(">I"),
 }
 WRITE: Final[dict[str, Callable[[Any], bytes]]] = {
     "octet": struct.Struct(">B").pack,
@@ -89,6 +95,7 @@ WRITE: Final[dict[str, Callable[[Any], bytes]]] = {
     "shortstr": _encode_shortstr,
     "longstr": lambda value: _SIZE.pack(len(value)) + value,
     "table": encode_table,
+    "message-count": lambda value: _SIZE.pack(min(value, MESSAGE_COUNT_MAX)),
 }
 
 

@@ -1,6 +1,6 @@
 """Classes exchange and queue."""
 
-from shardmq.protocol.amqp.methods.fields import Arguments, Bit, Long, Method, Short, ShortStr, method
+from shardmq.protocol.amqp.methods.fields import Arguments, Bit, Long, MessageCount, Method, Short, ShortStr, method
 
 
 @method(40, 10, synchronous=True)
@@ -91,7 +91,7 @@ class QueueDeclareOk(Method, frozen=True):
     """The queue is there, with so many ready messages and consumers."""
 
     queue: ShortStr
-    message_count: Long
+    message_count: MessageCount
     consumer_count: Long
 
 
@@ -125,7 +125,7 @@ class QueuePurge(Method, frozen=True):
 class QueuePurgeOk(Method, frozen=True):
     """So many messages are deleted."""
 
-    message_count: Long
+    message_count: MessageCount
 
 
 @method(50, 40, synchronous=True)
@@ -143,7 +143,7 @@ class QueueDelete(Method, frozen=True):
 class QueueDeleteOk(Method, frozen=True):
     """The queue is deleted, with so many messages."""
 
-    message_count: Long
+    message_count: MessageCount
 
 
 @method(50, 50, synchronous=True)

@@ -33,6 +33,7 @@ DOMAINS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "shortstr": short_strings,
     "longstr": st.binary(max_size=60),
     "table": tables,
+    "message-count": st.integers(0, 2**32 - 1),
 }
 
 
@@ -116,6 +117,14 @@ def test_a_text_that_is_too_long_for_a_short_string_is_cut_between_characters() 
     assert isinstance(method, ChannelClose)
     assert method.reply_text == "€" * 85
 
+
+@pytest.mark.parametrize("kind", [kind for kind in METHODS.values() if "message-count" in kind.domains])
+def test_more_messages_than_a_count_can_tell_of_are_as_many_as_it_can(kind: type[Method]) -> None:
+    values = [2**40 if domain == "message-count" else VALUES[domain] for domain in kind.domains]
+    assert methods.decode(methods.encode(kind(*values)), 1).message_count == 2**32 - 1  # type: ignore[attr-defined]
+
+
+VALUES: Final[dict[str, Any]] = {"shortstr": "q", "long": 1, "longlong": 1, "bit": True}
 
 THEIRS: Final = {"access"}
 """Classes of methods that pamqp has not."""
