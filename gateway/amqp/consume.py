@@ -106,7 +106,7 @@ def _consume_group(channel: AmqpChannel, topic: str, method: BasicConsume) -> No
     Raises:
         AmqpError: its channel has a prefetch for all consumers together.
     """
-    if channel.session_channel.consumers.has_shared_prefetch:
+    if channel.session_channel.consumers.shared_prefetch:
         raise _no_global_qos(channel, topic, method)
     asked = AskedConsumer(topic, method.consumer_tag, method.no_ack, channel.prefetch, method.exclusive)
     subscription = subscription_of(channel.client, asked, arguments.of_member(topic, method.arguments))
@@ -127,7 +127,7 @@ def _check_reader(channel: AmqpChannel, queue: str, method: BasicConsume) -> Non
         AmqpError: it acknowledges nothing, or its channel has a prefetch for all consumers together.
     """
     stream = f"queue '{queue}' in vhost '{channel.client.vhost}'"
-    if channel.session_channel.consumers.has_shared_prefetch:
+    if channel.session_channel.consumers.shared_prefetch:
         raise AmqpError(ReplyCode.NOT_IMPLEMENTED, f"{stream} does not support global qos", method.id)
     if not channel.prefetch:
         raise PreconditionFailed(f"consumer prefetch count is not set for stream {stream}")

@@ -49,7 +49,7 @@ class ConsumerLink(Protocol):
         """Acknowledge messages [start, end)."""
 
     def nack(
-        self, consumer: "Consumer", start: int, end: int, requeue: bool, delay_ms: int = 0, is_unseen: bool = False
+        self, consumer: "Consumer", start: int, end: int, requeue: bool, delay_ms: int = 0, is_unhandled: bool = False
     ) -> None:
         """Reject messages [start, end): back to their place, after a while; or dead-lettered or dropped.
 
@@ -59,8 +59,11 @@ class ConsumerLink(Protocol):
             end: behind that of the last.
             requeue: whether they return.
             delay_ms: after how long.
-            is_unseen: whether the client's program has seen none of them.
+            is_unhandled: whether the client's program has seen none of them.
         """
+
+    def put_back(self, consumer: "Consumer", ranges: list[tuple[int, int]]) -> None:
+        """Have messages that the client has not seen return to their queue as they were."""
 
     def renew(self, consumer: "Consumer", start: int, end: int) -> None:
         """Begin the consumer timeout of messages [start, end) anew."""

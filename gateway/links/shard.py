@@ -22,12 +22,10 @@ from shardmq.bus.messages.shard import (
     Gateways,
     Get,
     Got,
-    Nack,
     OutOfService,
     Permit,
     PublishRefusal,
     Release,
-    Renew,
     Spent,
     Wanted,
 )
@@ -36,7 +34,7 @@ from shardmq.gateway.links.common_deliveries import CommonDeliveries
 from shardmq.gateway.links.consumer import Consumer, Receiver
 from shardmq.gateway.links.publishes.publish_window import PublishWindow
 from shardmq.gateway.links.requests import FOREVER, UNCERTAIN, Requests
-from shardmq.gateway.links.settlements import post_acks
+from shardmq.gateway.links.settlements import Settlements
 from shardmq.limits import DECLARE_SECONDS, DELIVERY_CREDIT_SHARE
 from shardmq.message.record_batch import RecordBatch
 
@@ -56,7 +54,7 @@ class AlarmListener(Protocol):
         """Forget the alarms of a process that is away."""
 
 
-class ShardLink:
+class ShardLink(Settlements):
     """The link to one shard. All calls are made on the loop's thread; nothing here waits.
 
     Args:
@@ -75,9 +73,7 @@ class ShardLink:
         confirms: publishes on their way to it.
         on_dead_letter: takes in dead letters; it is set before any come.
         may_follow: whether clients are written to before the shard: what it is sent they were answered already.
-        forwarding: what goes to consumers on its way to it.
         newest: of what was delivered for the first time in this pass; None for nothing.
-        touched: consumers that settled something in this pass, in the order of what they settled first.
     """
 
     may_forward: ClassVar[bool] = True
@@ -85,18 +81,18 @@ class ShardLink:
 
     def __init__(
         self,
-        dialer: "Dialer[FromShard]",
+        dialer: Dialer[FromShard],
         name: str,
         changed: Callable[[], None],
         exists: Callable[[int], bool],
         stamp: Callable[[RecordBatch], None],
         alarms: AlarmListener,
     ) -> None:
-        self.dialer, self.name, self.life = dialer, name, 0
+        super().__init__(dialer, PublishWindow(dialer, name, exists, stamp))
+        self.name, self.life = name, 0
         self.knows_all = self.may_follow = False
         self.newest: RecordBatch | None = None
-        confirms = self.confirms = PublishWindow(dialer, name, exists, stamp)
-        self.forwarding = confirms.forwarding
+        confirms = self.confirms
         confirms.has_heirs = not dialer.address  # it is sent to whichever leads
         self.publish, self.publish_planned = confirms.add, confirms.add_planned
         self.publish_numbered, self.publish_run = confirms.add_numbered, confirms.add_run
@@ -107,7 +103,6 @@ class ShardLink:
         self._exclusive: set[Consumer] = set()
         self._out_of_service: set[int] = set()
         self._next_number = 1
-        self.touched: dict[Consumer, None] = {}
         self._is_urgent = False  # what waits is to be sent, though the shard has publishes to answer
         requests = self._requests = Requests(dialer, name, self._before_request, exists, self._is_wanted)
         self.ask, self.look = requests.ask, requests.look
@@ -234,27 +229,6 @@ class ShardLink:
             self.may_follow = is_unseen and is_first
         self._changed()
 
-    def settle(self, consumer: Consumer, start: int, end: int) -> None:
-        """Acknowledge messages [start, end)."""
-        ranges = consumer.settled
-        if ranges and ranges[-1][1] == start:
-            ranges[-1] = (ranges[-1][0], end)
-        else:
-            ranges.append((start, end))
-        self.touched[consumer] = None
-
-    def nack(
-        self, consumer: Consumer, start: int, end: int, requeue: bool, delay_ms: int = 0, is_unseen: bool = False
-    ) -> None:
-        """Reject messages [start, end): back to their place, after a while; or dead-lettered or dropped."""
-        self.confirms.close_batches()
-        self.forwarding.stop(consumer.queue)
-        self.dialer.post(Nack(consumer.number, [(start, end)], requeue, delay_ms, is_unseen))
-
-    def renew(self, consumer: Consumer, start: int, end: int) -> None:
-        """Begin the consumer timeout of messages [start, end) anew."""
-        self.dialer.post(Renew(consumer.number, [(start, end)]))
-
     def taken(self, consumer: Consumer) -> None:
         """Give the consumer credit for what the client's socket took, once that is worth a message."""
         if consumer.owed * DELIVERY_CREDIT_SHARE >= consumer.window and consumer.running:
@@ -266,10 +240,6 @@ class ShardLink:
         """Tell the shard that a consumer that was starved has no more prefetch now."""
         self.dialer.post(Declined(consumer.number))
         self._changed()
-
-    def _post_settlements(self) -> None:
-        post_acks(self.touched, self.dialer.post)
-        self.touched.clear()
 
     def _on_delivered(self, message: Delivered) -> None:
         if not message.redelivered:

@@ -10,7 +10,7 @@ channel.py              One channel: its two halves, acknowledgements, closing.
 channel_publisher.py    A channel's publishes and confirms.
 channel_consumers.py    A channel's consumers, deliveries, gets.
 delivery_tags.py        Delivery tags, kept as ranges.
-prefetch.py             What a channel's consumers may hold, each and together.
+prefetch/               What a channel's consumers may hold, each and together.
 publish_split.py        A publish whose messages differ, cut into parts that go the same way.
 groups/                 Consumers of groups.
 connection_tracking.py  Who is connected: told to the coordinator, and disconnected when its user or virtual host is

@@ -80,7 +80,7 @@ class Channel:
         Raises:
             ChannelError: one of them is not outstanding.
         """
-        self._requeue(self.tags.settle(first, last), requeue=True, is_unseen=True)
+        self._requeue(self.tags.settle(first, last), requeue=True, is_unhandled=True)
 
     def renew(self, first: int, last: int) -> None:
         """Begin the consumer timeout of deliveries `first` to `last` anew: they are still being worked on.
@@ -103,13 +103,13 @@ class Channel:
         settled: list[tuple[HeldDelivery, int, int]],
         requeue: bool,
         delay_ms: int = 0,
-        is_unseen: bool = False,
+        is_unhandled: bool = False,
     ) -> None:
         for (consumer, life), start, end in settled:
             if life == consumer.link.life:
                 consumer.hold(start - end)
-                consumer.link.nack(consumer, start, end, requeue, delay_ms, is_unseen)
-            elif not is_unseen:
+                consumer.link.nack(consumer, start, end, requeue, delay_ms, is_unhandled)
+            elif not is_unhandled:
                 self._heard_of(consumer)
         self.consumers.after_settling()
         self.client.state.changed()

@@ -1,4 +1,4 @@
-"""A channel's consumers: starting and cancelling, deliveries, gets. What they may hold is in prefetch.py."""
+"""A channel's consumers: starting and cancelling, deliveries, gets. What they may hold is in prefetch/."""
 
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from shardmq.gateway.session.client import Client
 from shardmq.gateway.session.delivery_tags import DeliveryTags
 from shardmq.gateway.session.groups.consumers import GroupConsumers
 from shardmq.gateway.session.groups.subscription import Subscription
-from shardmq.gateway.session.prefetch import ChannelPrefetch
+from shardmq.gateway.session.prefetch.channel import ChannelPrefetch
 from shardmq.limits import DELIVERY_CREDIT_SHARE
 from shardmq.message.record_batch import RecordBatch, cost
 from shardmq.topology.arguments import CONSUMER_TIMEOUT, EXPIRES
@@ -175,10 +175,7 @@ class ChannelConsumers(ChannelPrefetch):
         def stopped(outcome: Outcome) -> None:
             if self.is_open:
                 if self._shared is not None:
-                    for waiting in self._shared.drop(consumer):
-                        end = waiting.first + waiting.batch.count
-                        large_messages.count_sent(self.client, consumer, waiting.batch)
-                        consumer.link.nack(consumer, waiting.first, end, requeue=True)
+                    self._put_back(consumer, self._shared.drop(consumer))
                 self._cancelled[consumer] = True
                 self.after_settling()
             reply(outcome)
@@ -350,12 +347,13 @@ class ChannelConsumers(ChannelPrefetch):
             self.groups.after_settling()
 
     def close(self) -> None:
-        """End all consumers: what they hold returns to its queues."""
+        """End all consumers: what they hold returns to its queues, and what has only waited as it was."""
         self.is_open = False
         for tags in self.all_tags:
             tags.clear()
         if self.groups is not None:
             self.groups.close()
+        self._put_all_back()
         for consumer in [*self.by_tag.values(), *self._cancelled, *self._getters.values()]:
             self.client.state.replies.remove(consumer)
             consumer.link.release(consumer)

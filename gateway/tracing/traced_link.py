@@ -89,11 +89,17 @@ class TracedLink(ShardLink):
         self._settled(consumer, start, end, "ack")
 
     def nack(
-        self, consumer: Consumer, start: int, end: int, requeue: bool, delay_ms: int = 0, is_unseen: bool = False
+        self, consumer: Consumer, start: int, end: int, requeue: bool, delay_ms: int = 0, is_unhandled: bool = False
     ) -> None:
         """Reject messages [start, end): back to their place, after a while; or dead-lettered or dropped."""
-        super().nack(consumer, start, end, requeue, delay_ms, is_unseen)
+        super().nack(consumer, start, end, requeue, delay_ms, is_unhandled)
         self._settled(consumer, start, end, "requeue" if requeue else "reject")
+
+    def put_back(self, consumer: Consumer, ranges: list[tuple[int, int]]) -> None:
+        """Have messages that the client has not seen return to their queue as they were."""
+        super().put_back(consumer, ranges)
+        for start, end in ranges:
+            self._settled(consumer, start, end, "requeue")
 
     def _on_confirmed(self, message: Confirmed) -> None:
         stored = self.confirms.posted_until(message.upto)

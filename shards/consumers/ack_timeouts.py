@@ -62,6 +62,11 @@ class AckTimeouts:
             for first, stop in self._held.within(start, end):
                 self.add(first, stop, again=True)
 
+    def forget(self, ranges: Ranges) -> None:
+        """Forget the deadlines of messages that may come again as if this consumer had never held them."""
+        for start, end in ranges:
+            self._cut(start, end)
+
     def close(self) -> None:
         """Forget all deadlines, and the consumer."""
         self._overdue = _nobody

@@ -232,11 +232,28 @@ class Consuming:
         consumer = self._state.peers[peer].consumers.get(message.consumer)
         if consumer is None:
             return
-        queue = consumer.queue
-        hosted = self._state.queues[queue.id]
+        hosted = self._state.queues[consumer.queue.id]
         if hosted.drops_head:
             self._state.catch_up(hosted)  # before something returns that is older than what came in this pass
         self._stir(consumer)
+        if message.is_unseen:
+            self._put_back(consumer, message.ranges)
+        else:
+            self._return(hosted, consumer, message)
+        if hosted.drops_head:
+            hosted.queue.trim()  # before anybody is served, as on RabbitMQ
+
+    def _put_back(self, consumer: Consumer, ranges: Ranges) -> None:
+        """Take from a consumer what its client has not seen."""
+        unseen = [part for start, end in ranges for part in consumer.release(start, end)]
+        if unseen:
+            if consumer.timeouts is not None:
+                consumer.timeouts.forget(unseen)
+            consumer.settler.put_back(unseen, consumer.fresh_from)
+
+    def _return(self, hosted: HostedQueue, consumer: Consumer, message: Nack) -> None:
+        """Take from a consumer what its client has seen and does not settle."""
+        queue = hosted.queue
         for start, end in message.ranges:
             parts = consumer.release(start, end)
             if not message.requeue:
@@ -248,12 +265,10 @@ class Consuming:
                 self._delays.delay_return(
                     hosted, queue.delay_return(parts), self._state.clock.now_ms() + message.delay_ms
                 )
-            elif message.is_unseen:
+            elif message.is_unhandled:
                 consumer.requeue_unhandled(parts)
             else:
                 consumer.settler.requeue(parts)
-        if hosted.drops_head:
-            queue.trim()  # before anybody is served, as on RabbitMQ
 
     def _renew(self, peer: Peer, message: Renew) -> None:
         consumer = self._state.peers[peer].consumers.get(message.consumer)

@@ -158,7 +158,7 @@ class Queue(Protocol):
         """Make unacked messages ready again that nobody has seen since they were taken: it counts for no delivery.
 
         Args:
-            ranges: all that their consumer holds.
+            ranges: some of those that a consumer holds, or all, in rising order.
             fresh_from: from this number on, they were fresh when they were taken.
         """
         ...

@@ -1,8 +1,9 @@
 """Prefetch over AMQP: of each consumer, of all of a channel together, changed while they run."""
 
 import random
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -21,9 +22,10 @@ from shardmq.protocol.amqp.methods.basic import (
     BasicRecover,
     BasicRecoverOk,
 )
-from shardmq.protocol.amqp.methods.connection import ChannelClose, ChannelCloseOk
+from shardmq.protocol.amqp.methods.connection import ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk
+from shardmq.protocol.amqp.methods.topology import QueueDeclareOk
 from tests.amqp import asking as ask
-from tests.gateway.amqp.rawclient import RawClient
+from tests.gateway.amqp.rawclient import SECONDS, RawClient
 
 BODIES = [b"%d" % number for number in range(20)]
 
@@ -289,6 +291,85 @@ def test_a_channel_without_room_leaves_what_comes_to_others(
     client.send(1, BasicCancel("a", nowait=True), BasicAck(1))
     assert [(consumer, body) for consumer, _, _, body in ask.deliveries(client, 1)] == [("b", b"for b")]
     client.send(2, ask.delete_queue(common, nowait=True))
+
+
+def limited_deliveries(client: RawClient, *bodies: bytes) -> str:
+    """A queue of this connection with these messages, of which each may be delivered in vain once."""
+    declare = ask.declare_queue("", exclusive=True, arguments={"x-delivery-limit": 1})
+    name = client.ask(declare, QueueDeclareOk).queue
+    client.publish(ask.publish("", name), *bodies)
+    return name
+
+
+def wait_in_vain(client: RawClient, busy: str, rare: str, *, exclusive: bool) -> None:
+    """Have the first message of a queue wait for room that another queue's message takes."""
+    limit_all(client, 1)
+    client.ask(ask.consume(busy, "a"), BasicConsumeOk)
+    assert by_consumer(ask.settled(client, busy, rare)) == {"a": 1}
+    client.ask(ask.consume(rare, "b", exclusive=exclusive), BasicConsumeOk)
+    assert ask.settled(client, busy, rare) == []
+
+
+def test_what_only_waited_was_never_delivered_when_the_channel_closes(client: RawClient) -> None:
+    busy, rare = ask.fill(client, "", *BODIES), limited_deliveries(client, b"1", b"2")
+    for _ in range(3):
+        wait_in_vain(client, busy, rare, exclusive=False)
+        client.ask(ChannelClose(200, "", 0, 0), ChannelCloseOk)
+        client.ask(ChannelOpen(), ChannelOpenOk)
+    client.send(2, ask.consume(rare, "c", nowait=True))
+    assert [each[2:] for each in ask.deliveries(client, 2)] == [(False, b"1"), (False, b"2")]
+
+
+def cancel_in_vain(client: RawClient, *, exclusive: bool) -> None:
+    busy, rare = ask.fill(client, "", *BODIES), limited_deliveries(client, b"1", b"2")
+    for _ in range(3):
+        wait_in_vain(client, busy, rare, exclusive=exclusive)
+        for tag in ("b", "a"):
+            client.ask(BasicCancel(tag), BasicCancelOk)
+        client.send(1, BasicNack(0, multiple=True))
+    client.send(2, ask.consume(rare, "c", nowait=True))
+    assert [each[2:] for each in ask.deliveries(client, 2)] == [(False, b"1"), (False, b"2")]
+
+
+def test_what_only_waited_was_never_delivered_when_an_exclusive_consumer_is_cancelled(client: RawClient) -> None:
+    cancel_in_vain(client, exclusive=True)
+
+
+def test_what_only_waited_was_never_delivered_when_its_consumer_is_cancelled_at_one_of_two_gateways(
+    start_broker: Callable[..., Broker],
+) -> None:
+    with RawClient(start_broker(shards=1, gateways=2).port, channels=2) as client:
+        cancel_in_vain(client, exclusive=False)
+
+
+def test_what_finds_no_room_for_a_while_goes_to_others(broker: Broker, client: RawClient) -> None:
+    mine, common = ask.fill(client, "", *BODIES), ask.fill(client, "s.offered", *BODIES)
+    wait_in_vain(client, mine, common, exclusive=False)
+    with RawClient(broker.port) as other:
+        other.ask(ask.consume(common, "c", no_ack=True), BasicConsumeOk)
+        assert sorted(body for *_, body in ask.deliveries(other, 20)) == sorted(BODIES)
+    client.send(2, ask.delete_queue(common, nowait=True))
+
+
+def test_who_has_waited_comes_first_after_a_pause(client: RawClient, native: shardmq.Connection) -> None:
+    queues = [ask.fill(client, "", *BODIES) for _ in range(3)]
+    limit_all(client, 1)
+    client.send(1, *[ask.consume(queue, queue, nowait=True) for queue in queues])
+    came = []
+    for _ in range(9):
+        came += ask.deliveries(client, 1)
+        deadline = time.monotonic() + SECONDS
+        while not is_paused(native, queues):
+            assert time.monotonic() < deadline, "what finds no room does not go back"
+        client.send(1, BasicAck(came[-1][1]))
+    assert by_consumer(came) == dict.fromkeys(queues, 3)
+    assert not any(redelivered for _, _, redelivered, _ in came)
+
+
+def is_paused(native: shardmq.Connection, queues: list[str]) -> bool:
+    """Whether the consumers of these queues get nothing, and have one message together."""
+    rows = [row for queue in queues for row in consumers(native, queue)]
+    return all(row["prefetch"] < 0 for row in rows) and sum([row["unacked"] for row in rows]) == 1
 
 
 def consumers(native: shardmq.Connection, queue: str) -> list[dict[str, Any]]:

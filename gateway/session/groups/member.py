@@ -20,7 +20,8 @@ from shardmq.gateway.session.delivery_tags import DeliveryTags
 from shardmq.gateway.session.groups.beginning import Beginning
 from shardmq.gateway.session.groups.partition import MemberPartition
 from shardmq.gateway.session.groups.subscription import Subscription
-from shardmq.gateway.session.prefetch import PrefetchLimits, SharedPrefetch
+from shardmq.gateway.session.prefetch.limits import PrefetchLimits
+from shardmq.gateway.session.prefetch.waiting import SharedPrefetch
 from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.partitions import partitions_of
 
@@ -171,6 +172,11 @@ class Member(PrefetchLimits):
     @property
     def may_pause(self) -> bool:
         """Whether others would get what this member has no room for: not those of an ordered group."""
+        return False
+
+    @property
+    def gives_back(self) -> bool:
+        """What waits for a member stays where it is, at its place in its partition."""
         return False
 
     @property

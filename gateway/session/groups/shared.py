@@ -21,7 +21,7 @@ from shardmq.gateway.session.groups.partition import MemberPartition, retry_seco
 from shardmq.gateway.session.groups.permits import PERMITS_MAX, ROTATE_SECONDS, Permits, even_share
 from shardmq.gateway.session.groups.subscription import Subscription
 from shardmq.gateway.session.groups.unproven import SharedConsumer
-from shardmq.gateway.session.prefetch import PAUSED
+from shardmq.gateway.session.prefetch.limits import PAUSED
 
 
 class SharedMember(Member):

@@ -21,8 +21,8 @@ from shardmq.errors import NotFound, RequestError, Unavailable
 from shardmq.gateway.links.consumer import Consumer, HeldDelivery
 from shardmq.gateway.session.client import Client
 from shardmq.gateway.session.groups.member import MembersChannel, MembersOwner
-from shardmq.gateway.session.groups.ordered import RETRY_SECONDS, OrderedMember
-from shardmq.gateway.session.groups.partition import MemberPartition
+from shardmq.gateway.session.groups.ordered import OrderedMember
+from shardmq.gateway.session.groups.partition import RETRY_SECONDS, MemberPartition
 from shardmq.gateway.session.groups.subscription import Subscription
 
 LOOKS: Final = 4

@@ -134,7 +134,7 @@ class Cancel(Request[None], frozen=True, tag=22):
 class Release(BusMessage, frozen=True, tag=23):
     """A consumer (or basic.get client) is gone. Its unacked messages return to their places.
 
-    With `is_unseen` its client has seen none of them: they were on their way when it was cancelled.
+    With `is_unseen` they return as they were: its client has seen none of them.
     """
 
     consumer: int
@@ -151,7 +151,8 @@ class Ack(BusMessage, frozen=True, tag=24):
 class Nack(BusMessage, frozen=True, tag=25):
     """Return these messages to their places after `delay_ms`; without `requeue`, dead-letter or drop them.
 
-    With `is_unseen` the client's program has seen none of them: a group's delivery limit does not count their return.
+    With `is_unseen` they return as they were, at once: the client has seen none of them, though it may have others.
+    With `is_unhandled` its program has not: a group's delivery limit does not count their return.
     """
 
     consumer: int
@@ -159,6 +160,7 @@ class Nack(BusMessage, frozen=True, tag=25):
     requeue: bool
     delay_ms: int = 0
     is_unseen: bool = False
+    is_unhandled: bool = False
 
 
 class Credit(BusMessage, frozen=True, tag=26):
@@ -169,7 +171,7 @@ class Credit(BusMessage, frozen=True, tag=26):
 
 
 class Qos(Request[None], frozen=True, tag=27):
-    """Change a consumer's prefetch, below 0 to nothing until the next. `settled_late` is as in Consume, and stays."""
+    """Change a consumer's prefetch; below 0 it gets nothing. `settled_late` is Consume's, and stays in effect."""
 
     consumer: int
     prefetch: int

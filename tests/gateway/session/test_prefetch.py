@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmq.bus.messages.shard import Delivered
-from shardmq.gateway.session.prefetch import SharedPrefetch
+from shardmq.gateway.session.prefetch.waiting import SharedPrefetch, numbers_of
 from shardmq.message.record import pack, unpack
 from shardmq.message.record_batch import RecordBatch
 
@@ -73,6 +73,41 @@ def test_messages_wait_in_the_order_they_came(said: list[tuple[str, Any, Any]]) 
             there = [each for each in model if is_there(each)]
             assert taken == (there if who is None else there[: max(0, who)])
             model = [each for each in model if each not in taken]
+
+
+class Receiving:
+    """A consumer, as far as what waits for it knows it."""
+
+    def __init__(self, *, auto_ack: bool = False) -> None:
+        self.link = SimpleNamespace(life=0)
+        self.auto_ack = auto_ack
+
+
+def test_all_is_dropped_by_consumer_in_the_order_of_waiting_but_for_what_its_shard_has_lost() -> None:
+    lost, first, unasked, second = Receiving(), Receiving(), Receiving(auto_ack=True), Receiving()
+    shared = SharedPrefetch(1)
+    for consumer, start in ((lost, 0), (second, 0), (first, 3), (unasked, 0), (second, 9), (first, 6)):
+        shared.put(consumer, delivered(start, 3))  # type: ignore[arg-type]
+    lost.link.life += 1
+    dropped: dict[Any, list[Delivered]] = shared.drop_all(with_unasked=False)  # type: ignore[assignment]
+    assert {consumer: numbers_of(messages) for consumer, messages in dropped.items()} == {
+        second: [(0, 3), (9, 12)],
+        first: [(3, 9)],
+    }
+    assert list(dropped) == [second, first]
+    assert [*shared.drop_all(with_unasked=True)] == [unasked]
+    assert not shared.has_waiting
+
+
+def test_what_waits_long_is_told_from_what_is_handed_out_soon() -> None:
+    consumer: Any = Receiving()
+    shared = SharedPrefetch(1)
+    assert not shared.waits_long(0)
+    shared.put(consumer, delivered(0, 100))
+    assert shared.waits_long(0)
+    assert shared.take(10) is not None
+    assert not shared.waits_long(0)
+    assert shared.waits_long(shared.handed_on)
 
 
 def test_what_takes_no_room_is_handed_out_whole_where_there_is_some() -> None:

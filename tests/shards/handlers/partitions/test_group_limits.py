@@ -80,7 +80,9 @@ def test_neither_was_one_whose_gateway_lost_its_link(shard: Inside) -> None:
 def test_what_the_program_has_not_seen_comes_back_without_a_count_and_what_it_nacks_with_one(shard: Inside) -> None:
     join(shard, 1, 1)
     got(shard, 1, 10)
-    shard.send(Nack(1, [(1, 10)], True, is_unseen=True), Nack(1, [(0, 1)], True), Nack(1, [(0, 1)], True, 0, True))
+    shard.send(
+        Nack(1, [(1, 10)], True, is_unhandled=True), Nack(1, [(0, 1)], True), Nack(1, [(0, 1)], True, 0, False, True)
+    )
     again = got(shard, 1, 9)
     assert (again[0].first, again[0].redelivered, again[0].deliveries) == (1, True, 0)
     shard.send(Ack(1, [(1, 10)]))
@@ -92,6 +94,6 @@ def test_a_queue_counts_what_returns_unseen_as_rabbitmq_does(shard: Inside) -> N
     shard.publish(Publish((2,), run_of(0, 1)))
     shard.ask(Call(101, Consume(1, 2, 100, False, DELIVERY_WINDOW_BYTES)))
     got(shard, 1, 1)
-    shard.send(Nack(1, [(0, 1)], True, is_unseen=True))
+    shard.send(Nack(1, [(0, 1)], True, is_unhandled=True))
     shard.publish(Publish((2,), run_of(1, 1)))
     assert got(shard, 1, 1)[0].first == 1, "the first message has not died"
