@@ -56,14 +56,19 @@ CAPABILITIES: Final[Table] = {
     "per_consumer_qos": True,
     "direct_reply_to": True,
 }
+LIKE_RABBITMQ: Final = "3.10.8"
+"""The version of RabbitMQ whose semantics clients find. Some ask: kombu, and so Celery, limits all consumers of a
+channel together only where it finds RabbitMQ 3.3 to 3.x, as `basic.qos` with global means that there alone."""
+
 SERVER_PROPERTIES: Final[Table] = {
     "capabilities": CAPABILITIES,
     "cluster_name": "shardmq",
     "copyright": "Copyright (c) the shardmq authors",
-    "information": "Licensed under the Apache License 2.0",
-    "platform": f"Python {platform.python_version()}",
-    "product": "shardmq",
-    "version": VERSION,
+    "information": f"shardmq {VERSION}, which answers as RabbitMQ does. Licensed under the Apache License 2.0",
+    "platform": f"shardmq {VERSION}, Python {platform.python_version()}",
+    "product": "RabbitMQ",
+    "shardmq_version": VERSION,
+    "version": LIKE_RABBITMQ,
 }
 LOCALES: Final = b"en_US"
 

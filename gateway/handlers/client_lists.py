@@ -196,6 +196,7 @@ def _channels(connection: ConnectionInfo, session: Session, unconfirmed: Counter
             "unacked": channel.tags.outstanding,
             "unconfirmed": unconfirmed[channel.publisher],
             "prefetch": 0 if 0 in prefetches else sum(prefetches),
+            "global_prefetch": channel.consumers.shared_prefetch,
             "confirm": confirms,
             "transactional": transactional,
         }

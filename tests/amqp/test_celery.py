@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -200,9 +200,10 @@ def test_events_tell_a_tasks_life(app: celery.Celery, tasks: Any) -> None:
 
 
 def prefetch(native: shardmq.Connection, queue: str) -> int:
-    """Of a queue's only consumer, as the broker knows it; -1 while a gateway is too busy to say."""
+    """Of the worker that consumes from a queue, as the broker knows it; -1 while a gateway is too busy to say."""
     rows = [row for row in native.topology("consumers") if row["queue"] == queue]
-    return int(rows[0]["prefetch"]) if len(rows) == 1 else -1
+    limits = {(row["connection"], row["number"]): row["global_prefetch"] for row in native.topology("channels")}
+    return int(limits.get((rows[0]["connection"], rows[0]["channel"]), -1)) if len(rows) == 1 else -1
 
 
 def test_the_prefetch_follows_what_waits_for_its_time(
@@ -229,6 +230,34 @@ def test_the_prefetch_follows_the_pools_size(
     assert app.control.pool_shrink(1, **asked) == [{worker.name: {"ok": "pool will shrink"}}]
     until(lambda: prefetch(native, "tasks.growing") == 2)
     assert worker.stop() == 0
+
+
+def unacked(native: shardmq.Connection, queues: Sequence[str]) -> int:
+    """How many messages of these queues are with workers, or on their way."""
+    return sum([table["unacked"] for table in native.status()["queues"] if table["name"] in queues])
+
+
+def test_a_worker_reserves_as_many_tasks_as_it_says_of_all_its_queues_together(
+    tasks: Any, start_worker: StartWorker, native: shardmq.Connection, tmp_path: Path
+) -> None:
+    queues = ("tasks.left", "tasks.right")
+    start_alone(start_worker, "busy", ",".join(queues))
+    assert prefetch(native, queues[0]) == prefetch(native, queues[1]) == 1
+    files = [tmp_path / f"{queue}-{number}" for queue in queues for number in range(2)]
+    results = [tasks.wait_for.apply_async((str(file),), queue=file.name[:-2]) for file in files]
+
+    def running() -> list[Path]:
+        return [file for file in files if file.exists()]
+
+    until(running)
+    until(lambda: unacked(native, queues) == 1, "more than the one that runs is reserved")
+    assert len(running()) == 1
+    start_alone(start_worker, "idle", ",".join(queues))
+    until(lambda: len(running()) == 2, "what a busy worker has no room for does not come to another one")
+    until(lambda: unacked(native, queues) == 2, "more than the two that run are reserved")
+    for _ in files:
+        until(running)[0].unlink()
+    assert [result.get(timeout=SECONDS) for result in results] == [file.name for file in files]
 
 
 def test_a_task_whose_worker_was_killed_runs_again(tasks: Any, start_worker: StartWorker, tmp_path: Path) -> None:

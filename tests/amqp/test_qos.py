@@ -372,6 +372,16 @@ def is_paused(native: shardmq.Connection, queues: list[str]) -> bool:
     return all(row["prefetch"] < 0 for row in rows) and sum([row["unacked"] for row in rows]) == 1
 
 
+def test_the_limit_of_all_is_listed_with_the_channel(client: RawClient, native: shardmq.Connection) -> None:
+    queue = ask.fill(client, "")
+    for limit in (7, 3, 0):
+        limit_all(client, limit)
+        client.ask(ask.consume(queue, f"until {limit}"), BasicConsumeOk)
+        (owner,) = {row["connection"] for row in native.topology("consumers") if row["queue"] == queue}
+        channels = [row for row in native.topology("channels") if row["connection"] == owner]
+        assert {row["number"]: row["global_prefetch"] for row in channels} == {1: limit, 2: 0}
+
+
 def consumers(native: shardmq.Connection, queue: str) -> list[dict[str, Any]]:
     """A queue's consumers, as its shard knows them."""
     tables: list[dict[str, Any]] = native.status()["queues"]

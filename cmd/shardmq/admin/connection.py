@@ -34,7 +34,7 @@ CHANNEL_COLUMNS: Final = (
     *names("user", "vhost"),
     *numbers("consumers", "unacked", "unconfirmed"),
     Column("mode", lambda row: [mode for mode in ("confirm", "transactional") if row[mode]]),
-    *extras("prefetch", "confirm", "transactional"),
+    *extras("prefetch", "global_prefetch", "confirm", "transactional"),
 )
 CONSUMER_COLUMNS: Final = (
     *names("queue", "vhost", "tag", "connection"),

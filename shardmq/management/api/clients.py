@@ -93,7 +93,7 @@ def channel_row(row: Row, node: str) -> Row:
         "confirm": row["confirm"],
         "transactional": row["transactional"],
         "prefetch_count": row["prefetch"],
-        "global_prefetch_count": 0,
+        "global_prefetch_count": row.get("global_prefetch", 0),  # a gateway of an older version does not tell
         "messages_unacknowledged": row["unacked"],
         "messages_unconfirmed": row["unconfirmed"],
         "messages_uncommitted": 0,

@@ -176,6 +176,7 @@ class Channel(TypedDict):
     confirm: bool
     transactional: bool
     prefetch_count: int
+    global_prefetch_count: int
     messages_unacknowledged: int
     messages_unconfirmed: int
     consumer_details: NotRequired[list[Row]]

@@ -1,7 +1,6 @@
 """From the protocol header to connection.open-ok, and all that may go wrong on the way. RabbitMQ's codes and texts."""
 
 import contextlib
-import re
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ import pytest
 from shardmq.cmd.run.broker import Broker
 from shardmq.errors import ReplyCode
 from shardmq.gateway.amqp import handshake
-from shardmq.gateway.amqp.handshake import CAPABILITIES, State
+from shardmq.gateway.amqp.handshake import CAPABILITIES, LIKE_RABBITMQ, State
 from shardmq.limits import HANDSHAKE_SECONDS
 from shardmq.protocol.amqp.encoder import content_frames, method_frame
 from shardmq.protocol.amqp.errors import AmqpError
@@ -32,6 +31,7 @@ from shardmq.protocol.amqp.methods.connection import (
 )
 from shardmq.protocol.amqp.tables import encode_table
 from shardmq.protocol.native.operations.administration import LimitsPut, PermissionPut, UserPut, VhostPut
+from shardmq.version import VERSION
 from tests.gateway.rawclient import RawClient as NativeClient
 
 from .rawclient import RawClient
@@ -105,11 +105,18 @@ def test_the_server_says_what_it_is_and_can(client: RawClient) -> None:
         "per_consumer_qos",
         "direct_reply_to",
     }
-    assert properties["product"] == "shardmq"
-    assert re.fullmatch(r"\d+\.\d+\.\d+", properties["version"])
     for name in ("platform", "cluster_name", "information", "copyright"):
         assert properties[name]
     assert (start.mechanisms, start.locales) == (b"PLAIN AMQPLAIN", b"en_US")
+
+
+def test_clients_that_look_for_rabbitmqs_semantics_find_them_and_people_what_it_is(client: RawClient) -> None:
+    properties = client.greet().server_properties
+    assert (properties["product"], properties["version"]) == ("RabbitMQ", LIKE_RABBITMQ)
+    assert (3, 3) <= tuple(map(int, LIKE_RABBITMQ.split("."))) < (4, 0), "where basic.qos means what it means here"
+    assert properties["shardmq_version"] == VERSION
+    for name in ("platform", "information"):
+        assert f"shardmq {VERSION}" in properties[name]
 
 
 @pytest.mark.parametrize(

@@ -74,13 +74,16 @@ const octetsOf = (row) => [
   { title: "to the client", samples: row.send_oct_details?.samples, isTotal: true },
 ];
 
+const prefetchOf = ({ prefetch_count: each, global_prefetch_count: all }) =>
+  [each && count(each), all && `${count(all)} (global)`].filter(Boolean).join(", ") || "no limit";
+
 function Channels({ rows }) {
   const columns = [
     { title: "Channel", isNumber: true, cell: (row) => count(row.number) },
     { title: "State", cell: (row) => html`<${State} value=${row.state} />` },
     { title: "Mode", cell: (row) => [row.confirm && "confirms", row.transactional && "transactions"].filter(Boolean).join(", ") },
     { title: "Consumers", isNumber: true, cell: (row) => count(row.consumer_count) },
-    { title: "Prefetch", isNumber: true, cell: (row) => (row.prefetch_count ? count(row.prefetch_count) : "no limit") },
+    { title: "Prefetch", isNumber: true, cell: (row) => prefetchOf(row) },
     { title: "Unacked", isNumber: true, cell: (row) => count(row.messages_unacknowledged) },
     { title: "Unconfirmed", isNumber: true, cell: (row) => count(row.messages_unconfirmed) },
     { title: "Published", isNumber: true, cell: (row) => rate(row.message_stats?.publish_details?.rate) },
