@@ -95,6 +95,10 @@ class PreconditionFailed(RequestError):
     code = ReplyCode.PRECONDITION_FAILED
 
 
+class AlreadyAcknowledged(PreconditionFailed):
+    """A job's messages were acknowledged by an earlier run of it, and nothing is left to do."""
+
+
 class OffsetOutOfRange(RequestError):
     """An offset that a partition does not have: its message was dropped by retention, or is yet to come.
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 from shardmq.bus.listener import Responder
 from shardmq.bus.messages.reads import EndReservation, Reserve
 from shardmq.errors import ReplyCode, RowDamaged
-from shardmq.limits import RESERVATION_MS
+from shardmq.limits import COMMITTED_KEPT_MS, RESERVATION_MS
 from shardmq.ranges import RangeSet
 from shardmq.shards.queues.delivery import SUBQUEUE_BITS
 from shardmq.shards.queues.queue import Queue
@@ -33,10 +33,14 @@ from shardmq.shards.storage.recovery import RecoveredQueue
 
 RESERVATIONS_MAX: Final = 1000
 """How many reservations a queue may have, and how many names are kept of its acknowledged ones, and of those that ended
-in another way. A job needs one."""
+in another way. A job needs one or two."""
 
-ACKNOWLEDGED_MS: Final = RESERVATION_MS
-"""How long the name of an acknowledged reservation is kept at least: its lease may have been nearly over."""
+ACKNOWLEDGED_MAX: Final = 10_000
+"""Names of acknowledged reservations that a shard keeps: each takes about 1 KB of its memory for a week."""
+
+ACKNOWLEDGED_MS: Final = COMMITTED_KEPT_MS
+"""How long the name of an acknowledged reservation is kept, unless there are too many: as long as that of a committed
+transaction, so that a job that is run again is told that it was done."""
 
 STEP_BYTES: Final = 4 << 20
 """How much is acknowledged in one step; a pass takes a few steps."""
@@ -90,17 +94,25 @@ class ActiveReservation:
 
 
 class _Names:
-    """The reservations of one queue by name, and what became of the last ones that ended."""
+    """The reservations of one queue by name, and what became of the last ones that ended.
 
-    __slots__ = ("ended", "there")
+    Attributes:
+        there: all that there are.
+        acknowledged: the names of those that are acknowledged, in the order in which they were.
+        ended: the names of the last ones that ended, each with what became of it.
+    """
+
+    __slots__ = ("acknowledged", "ended", "there")
 
     def __init__(self) -> None:
         self.there: dict[str, ActiveReservation] = {}
+        self.acknowledged: OrderedDict[str, None] = OrderedDict()
         self.ended: OrderedDict[str, str] = OrderedDict()
 
     def end(self, name: str, what: str) -> None:
         """Remove a reservation."""
         del self.there[name]
+        self.acknowledged.pop(name, None)
         self.ended[name] = what
         self.ended.move_to_end(name)
         if len(self.ended) > RESERVATIONS_MAX:
@@ -117,6 +129,7 @@ class Reservations:
     def __init__(self, state: ShardState) -> None:
         self._state = state
         self._names: dict[int, _Names] = {}
+        self._acknowledged: OrderedDict[tuple[int, str], None] = OrderedDict()  # of all queues, as they came
         self.handlers: dict[type, Callable[[Any, Any], None]] = {Reserve: self._reserve, EndReservation: self._end}
 
     def scan(self, stored: Mapping[int, RecoveredQueue], reservations: Iterable[Reservation]) -> None:
@@ -125,6 +138,7 @@ class Reservations:
         Messages that are gone are left out, on disk as well: others will get the numbers of transient ones.
         """
         buffer = self._state.buffer
+        acknowledged: list[tuple[int, ActiveReservation]] = []
         for found in reservations:
             queue = stored.get(found.queue)
             if queue is None:
@@ -133,11 +147,15 @@ class Reservations:
             left = [part for start, end in found.ranges for part in queue.living(start, end)]
             fresh_from = {number >> SUBQUEUE_BITS: number for number in found.fresh_from}
             held = ActiveReservation(found.name, RangeSet(left), found.until_ms, found.span, fresh_from)
-            held.is_acknowledged = found.is_acknowledged
             self._names.setdefault(found.queue, _Names()).there[found.name] = held
+            if found.is_acknowledged:
+                held.is_acknowledged = True
+                acknowledged.append((found.queue, held))
             if list(held.left) != found.ranges:
                 buffer.reserve(found.queue, found.name, _stored(found.queue, held))
             queue.reserved += left
+        for number, held in sorted(acknowledged, key=lambda known: known[1].until_ms):
+            self._remember(number, held.name)
         for queue in stored.values():
             queue.reserved.sort()
 
@@ -161,6 +179,7 @@ class Reservations:
         """Forget the reservations of a queue that is deleted."""
         names = self._names.pop(queue.id, None)
         for held in names.there.values() if names is not None else ():
+            self._acknowledged.pop((queue.id, held.name), None)
             self._state.schedule.cancel(held.look)
             if queue.declared.durable:
                 self._state.buffer.reserve(queue.id, held.name, None)
@@ -184,7 +203,7 @@ class Reservations:
                 held = None
         if held is None:
             names = self._names.setdefault(message.queue, _Names())
-            if sum([not other.is_acknowledged for other in names.there.values()]) >= RESERVATIONS_MAX:
+            if len(names.there) - len(names.acknowledged) >= RESERVATIONS_MAX:
                 text = f"{hosted.title} has {RESERVATIONS_MAX} reservations; acknowledge or release some"
                 responder.refuse(ReplyCode.RESOURCE_ERROR, text)
                 return
@@ -202,6 +221,8 @@ class Reservations:
         state.catch_up(hosted)
         queue.expire(state.schedule.now_ms)
         fresh_from = {subqueue.number: subqueue.cursor for subqueue in queue.subqueues}
+        if message.ranges == []:  # a mark: what is ready is neither touched nor marked as redelivered for it
+            return ActiveReservation(message.name, RangeSet(), 0, (0, 0), fresh_from)
         left = RangeSet(queue.reserve(message.messages_max or queue.ready))
         if message.ranges is not None:
             others, left = left, RangeSet(left.extract(message.ranges))
@@ -292,8 +313,10 @@ class Reservations:
         if not held.left and not held.is_acknowledged:
             held.is_acknowledged = True
             held.until_ms = max(held.until_ms, self._state.clock.now_ms() + ACKNOWLEDGED_MS)
+            held.fresh_from = {}  # there is nothing left to read
             self._write(hosted, held)
-            self._keep_few(hosted)
+            self._remember(hosted.queue.id, held.name)
+            self._forget_first(hosted)
 
     def _release(self, hosted: HostedQueue, held: ActiveReservation, what: str) -> int:
         """Make what is left of it ready again; return how many messages that is. An acknowledged one keeps its name."""
@@ -307,15 +330,23 @@ class Reservations:
 
     def _forget(self, hosted: HostedQueue, held: ActiveReservation, what: str) -> None:
         self._names[hosted.queue.id].end(held.name, what)
+        self._acknowledged.pop((hosted.queue.id, held.name), None)
         self._state.schedule.cancel(held.look)
         if hosted.is_durable:
             self._state.buffer.reserve(hosted.queue.id, held.name, None)
 
-    def _keep_few(self, hosted: HostedQueue) -> None:
-        """Forget the acknowledged one whose time is over first, if there are too many."""
-        acknowledged = [held for held in self._names[hosted.queue.id].there.values() if held.is_acknowledged]
-        if len(acknowledged) > RESERVATIONS_MAX:
-            self._forget(hosted, min(acknowledged, key=lambda held: held.until_ms), FORGOTTEN)
+    def _remember(self, number: int, name: str) -> None:
+        self._names[number].acknowledged[name] = self._acknowledged[number, name] = None
+
+    def _forget_first(self, hosted: HostedQueue) -> None:
+        """Forget the names that were acknowledged first, where there are too many of the queue, or of the shard."""
+        names = self._names[hosted.queue.id]
+        while len(names.acknowledged) > RESERVATIONS_MAX:
+            self._forget(hosted, names.there[next(iter(names.acknowledged))], FORGOTTEN)
+        while len(self._acknowledged) > ACKNOWLEDGED_MAX:
+            (number, name), _ = self._acknowledged.popitem(last=False)
+            if number in self._state.queues:  # else it is out of service, with all that is stored of it
+                self._forget(self._state.queues[number], self._names[number].there[name], FORGOTTEN)
 
     def _write(self, hosted: HostedQueue, held: ActiveReservation) -> None:
         if hosted.is_durable:

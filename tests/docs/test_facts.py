@@ -19,6 +19,7 @@ from shardmq.gateway.session.client_socket import HELD_BYTES_MAX
 from shardmq.gateway.state.message_loans import STALLED_SECONDS
 from shardmq.gateway.wakefulness import WORK_SHARE_MAX
 from shardmq.runtime import memory, watermarks
+from shardmq.shards.handlers import reservations
 from shardmq.shards.queues.ready_messages import MARK_LEAP
 from shardmq.shards.queues.segment_log import COMPACT_TOTAL_MIN
 from shardmq.shards.state.deduplication import PRODUCERS_MAX
@@ -52,6 +53,8 @@ FACTS = {
         f"a delay | {limits.DELAY_MS_MAX // DAY_MS} days |",
         f"a time to live, of messages and queues | {WORDS[limits.LIFE_MS_MAX // (365 * DAY_MS)]} years |",
         f"a committed transaction's name | remembered for {WORDS[limits.COMMITTED_KEPT_MS // DAY_MS]} days",
+        f"name | remembered for {WORDS[reservations.ACKNOWLEDGED_MS // DAY_MS]} days; the last "
+        f"{reservations.RESERVATIONS_MAX:,} of a queue, the last {reservations.ACKNOWLEDGED_MAX:,} of a shard",
         f"hands a shard {mega(limits.PUBLISH_WINDOW_BYTES)} MiB before it waits for confirms",
         f"Where that is over {limits.LINK_SILENCE_SECONDS:.0f} seconds the shard is taken for dead",
         f"little is left in it ({mega(compaction.COPY_BYTES_MAX)} MB)",
@@ -105,8 +108,17 @@ FACTS = {
         f"at most {mega(limits.MESSAGE_BYTES_MAX)} MiB",
         f"have {limits.PROPERTIES_BYTES_MAX >> 10} KiB of their own",
     ),
+    "docs/guide/reading.md": (
+        f"is remembered for {WORDS[reservations.ACKNOWLEDGED_MS // DAY_MS]} days",
+        f"the last {reservations.RESERVATIONS_MAX:,} such names are kept, of a shard the last "
+        f"{reservations.ACKNOWLEDGED_MAX:,}",
+    ),
     "docs/guide/time.md": (f"(up to {limits.DELAY_MS_MAX // DAY_MS} days)",),
-    "docs/spark.md": (f"remembered for {WORDS[limits.COMMITTED_KEPT_MS // DAY_MS]} days",),
+    "docs/spark.md": (
+        f"remembered for {WORDS[limits.COMMITTED_KEPT_MS // DAY_MS]} days",
+        f"remembers the name for {WORDS[reservations.ACKNOWLEDGED_MS // DAY_MS]} days, and of a queue the last "
+        f"{reservations.RESERVATIONS_MAX:,} names",
+    ),
 }
 """What a page says of a number, by page."""
 

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 import shardmq
 from shardmq.cmd.run.broker import Broker
+from shardmq.errors import AlreadyAcknowledged
 from shardmq.spark.options import names
 from shardmq.spark.read.columns import READ_SCHEMA
 from shardmq.spark.topics.columns import COLUMNS
@@ -109,7 +110,9 @@ def test_the_examples_run_as_written(spark: SparkSession, broker: Broker, tmp_pa
     assert ready(broker, "united") == 2
     exec(drain.replace(":5672", f":{broker.port}"), given)
     assert ready(broker, "united") == 0
-    assert spark.read.parquet(given["archive"]).count() == 2
+    assert spark.read.parquet(f"{given['archive']}/2026-11-20").count() == 2
+    with pytest.raises(AlreadyAcknowledged, match="'united-2026-11-20'"):
+        exec(drain.replace(":5672", f":{broker.port}"), given)
 
 
 def test_the_examples_of_topics_run_as_written(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ def redrive(*, queue: str, dry_run: bool, file: Any, name: str, url: str, as_jso
     The broker searches for them: all conditions have to hold. They go in portions that appear whole or not at all; to
     end it by Ctrl-C leaves the rest where it is. Where a redrive is killed, what was under way is out of sight, and
     goes no second time, if the same user redrives from QUEUE again within an hour. One with an --id that is finished
-    does nothing under the same --id for an hour.
+    does nothing under the same --id for seven days.
     """
     if len(name) > ID_CHARACTERS_MAX or not (name.isascii() and name.isprintable()):
         raise click.BadParameter(f"give at most {ID_CHARACTERS_MAX} characters of ASCII", param_hint="--id")

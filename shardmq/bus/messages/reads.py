@@ -184,7 +184,7 @@ class Reserve(Request[tuple[int, bool]], frozen=True, tag=53):
         name: of the reservation.
         messages_max: how many messages at most.
         lease_ms: after which they are back at their place.
-        ranges: of the messages; None for the first ones.
+        ranges: of the messages; None for the first ones. Where there are none, the name is there, and holds nothing.
         again: whether a name of which all was acknowledged is used anew, for the messages that are ready now; where
             there are none, nothing is reserved.
     """
@@ -200,7 +200,7 @@ class Reserve(Request[tuple[int, bool]], frozen=True, tag=53):
 class EndReservation(Request[int], frozen=True, tag=54):
     """Acknowledge the messages of a reservation, or return them to their queue. Answer: how many messages.
 
-    The name of a reservation that was acknowledged whole is remembered until its time is over. Refused (404) where
+    The name of a reservation that was acknowledged whole is remembered for days. Refused (404) where
     there is no such reservation to acknowledge.
 
     Attributes:

@@ -224,7 +224,6 @@ class _Republishing:
         self._claim()
         with asking(self._url) as broker:
             if is_committed(broker, self._name):
-                self._check_there(broker)
                 return Sent(0, 0, is_repeat=True), self._finish(broker)
             try:
                 self._reserve(broker)
@@ -327,22 +326,32 @@ class _Republishing:
         return look(self._spark, self._url, self._queue, columns, reservation, self._lease_ms).where(condition)
 
     def _finish(self, broker: "BrokerConnection") -> int:
-        """Acknowledge what was published, put the rest back; returns how many were acknowledged."""
+        """Acknowledge what was published, put the rest back; returns how many were acknowledged.
+
+        Raises:
+            PreconditionFailed: the reservation does not exist any more.
+        """
         taken = 0
         try:
-            found = ranges(self._chosen(LOOK, self._name))
+            found = ranges(self._chosen(LOOK, self._name)) if self._has_some(broker) else []
             for start in range(0, len(found), RANGES):
                 taken += broker.end_reservation(self._queue, self._name, True, found[start : start + RANGES])
             broker.end_reservation(self._queue, self._name, False)
+        except PreconditionFailed:
+            raise  # nothing is reserved any more
         except BaseException as fault:
             self._leave(fault, "they are published")
             raise
         return taken
 
-    def _check_there(self, broker: "BrokerConnection") -> None:
-        """Check that the reservation of a committed republishing still exists: a new one would hold other messages."""
+    def _has_some(self, broker: "BrokerConnection") -> bool:
+        """Whether anything is left of what a committed republishing has reserved.
+
+        Raises:
+            PreconditionFailed: the reservation does not exist any more: a new one would hold other messages.
+        """
         try:
-            broker.slices(self._queue, 1, self._name)
+            return bool(broker.slices(self._queue, 1, self._name))
         except NotFound as fault:
             raise PreconditionFailed(
                 f"transaction '{self._name}' is committed, and its reservation is gone: either all of it was done, or "

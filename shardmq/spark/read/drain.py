@@ -16,7 +16,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from shardmq.errors import NotFound, PreconditionFailed, ShardmqError
+from shardmq.errors import AlreadyAcknowledged, NotFound, PreconditionFailed, ShardmqError
 from shardmq.limits import RESERVATION_MS, SLICES_MAX
 from shardmq.spark.connection.broker import BrokerConnection
 from shardmq.spark.options import Options, new_drain_id, parse
@@ -41,7 +41,8 @@ def drain(spark: SparkSession, *, schema: StructType | str | None = None, **opti
     The messages are reserved for as long as the block runs. Every action on the DataFrame and every attempt of a task
     reads the same ones. A driver that dies between the block's end and the acknowledgement has written them, and the
     next run reads them again: give drainId a name that the next run uses as well, and it reads exactly the same
-    messages, or none where they were acknowledged.
+    messages. Where they were acknowledged, the block does not begin, for as long as the broker remembers the name:
+    seven days, and a thousand names of the queue.
 
     A DataFrame is read when an action runs, so run it inside the block. A block in which Spark ran no job has read
     nothing, and its messages return to the queue.
@@ -57,6 +58,7 @@ def drain(spark: SparkSession, *, schema: StructType | str | None = None, **opti
     Raises:
         InvalidRequest: an option or a column does not exist.
         NotFound: the queue does not exist.
+        AlreadyAcknowledged: an earlier run with this drainId has acknowledged its messages; the block has not begun.
         PreconditionFailed: the block read nothing, and the messages are back; or the reservation ended before the block
             did: what the block did stands, and the messages will be read again.
         ConnectionLost: the broker does not answer.
@@ -166,24 +168,24 @@ class _Lease:
         self._broker = BrokerConnection(options.url, options.timeout)
         try:
             self._renewed = _now()
-            messages, state = self._reserve()
+            self.messages, state = self._reserve()
+            if state != "held":
+                raise AlreadyAcknowledged(
+                    f"queue '{options.queue}': the messages reserved as '{options.drain_id}' were acknowledged by an "
+                    "earlier run, and nothing is left to read; give another drainId for what came since"
+                )
         except BaseException:
             self._broker.close()
             raise
-        self._is_held = state == "held"
-        self.messages = messages if self._is_held else 0
-        _log.info("queue '%s': %d messages are reserved as '%s'", options.queue, messages, options.drain_id)
+        _log.info("queue '%s': %d messages are reserved as '%s'", options.queue, self.messages, options.drain_id)
         self._thread = threading.Thread(target=self._keep, name=f"shardmq-lease-{options.drain_id}", daemon=True)
-        if self._is_held:
-            self._thread.start()
+        self._thread.start()
 
     def acknowledge(self) -> None:
         """Acknowledge the reserved messages."""
         options = self._options
         with _closing(self._broker) as broker:
             self._stop()
-            if not self._is_held:
-                return
             if not self._lost and _now() - self._renewed >= self._seconds:
                 self._lost = "could not be renewed in time"
             try:
@@ -203,8 +205,6 @@ class _Lease:
         options = self._options
         with _closing(self._broker) as broker:
             self._stop()
-            if not self._is_held:
-                return
             try:
                 broker.end_reservation(options.queue, options.drain_id, False)
             except ShardmqError as fault:
@@ -219,8 +219,7 @@ class _Lease:
 
     def _stop(self) -> None:
         self._is_over.set()
-        if self._is_held:
-            self._thread.join()
+        self._thread.join()
 
     def _reserve(self) -> tuple[int, str]:
         options = self._options

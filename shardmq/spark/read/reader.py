@@ -8,7 +8,6 @@ later are not in it, and those consumed before their task read them are missing.
 reserved first: nobody else gets them meanwhile, and every attempt of a task reads all of its messages or fails.
 """
 
-import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from shardmq.errors import NotFound, PreconditionFailed, ProtocolError, ReplyCode, ShardmqError
+from shardmq.errors import AlreadyAcknowledged, NotFound, PreconditionFailed, ProtocolError, ReplyCode, ShardmqError
 from shardmq.limits import SLICES_MAX
 from shardmq.spark.options import DRAIN_PREFIX, Options
 from shardmq.spark.read.columns import Columns, arrow_schema
@@ -29,8 +28,6 @@ PARTITIONS: Final = 8
 
 BATCH_ROWS: Final = 10_000
 """Rows of an Arrow batch, as in spark.sql.execution.arrow.maxRecordsPerBatch."""
-
-_log = logging.getLogger("shardmq.spark")
 
 
 @dataclass(frozen=True)
@@ -77,7 +74,7 @@ class QueueReader(DataSourceReader):
 
         Raises:
             NotFound: the queue does not exist.
-            PreconditionFailed: the drain block whose messages these were is over.
+            AlreadyAcknowledged: the messages were acknowledged, by an earlier run or at the end of a drain block.
             AccessRefused: the user may not read the queue.
             ConnectionLost: the broker does not answer.
             Unavailable: the queue's shard is away.
@@ -90,17 +87,7 @@ class QueueReader(DataSourceReader):
                     options.queue, options.drain_id, options.max_records, options.drain_timeout_ms
                 )
                 if state == "acknowledged":
-                    if options.drain_id.startswith(DRAIN_PREFIX):
-                        raise PreconditionFailed(
-                            f"queue '{options.queue}': messages reserved as '{options.drain_id}' are acknowledged, as "
-                            "the block of shardmq.spark.drain is over: use the DataFrame inside the block"
-                        )
-                    _log.warning(
-                        "queue '%s': the messages reserved as '%s' were acknowledged before; nothing is left to read",
-                        options.queue,
-                        options.drain_id,
-                    )
-                    return []
+                    raise self._is_acknowledged()
             goal = options.min_partitions or PARTITIONS
             # Cut finely where slices are joined here: how many messages there are is known only afterwards.
             is_fine = bool(options.max_records_per_partition or (options.max_records and not options.is_drain))
@@ -153,6 +140,16 @@ class QueueReader(DataSourceReader):
                 yield batch
         if options.is_drain and read != partition.messages:
             raise self._is_gone(partition, read, "others were acknowledged since")
+
+    def _is_acknowledged(self) -> AlreadyAcknowledged:
+        """The error where nothing is left: a DataFrame without rows would be written over what an earlier run wrote."""
+        options = self._options
+        over = "the block of shardmq.spark.drain is over: use the DataFrame inside the block"
+        earlier = "an earlier run was done with them: give another drainId for what came since; or "
+        return AlreadyAcknowledged(
+            f"queue '{options.queue}': messages reserved as '{options.drain_id}' are acknowledged, as "
+            f"{'' if options.drain_id.startswith(DRAIN_PREFIX) else earlier}{over}"
+        )
 
     def _is_gone(self, partition: Slice, read: int, why: str) -> PreconditionFailed:
         options = self._options

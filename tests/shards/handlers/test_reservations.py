@@ -18,7 +18,9 @@ from shardmq.bus.messages.shard import (
     Publish,
     Purge,
 )
+from shardmq.limits import COMMITTED_KEPT_MS
 from shardmq.message.record_batch import RecordBatch
+from shardmq.shards.handlers import reservations
 from shardmq.shards.handlers.reservations import ACKNOWLEDGED_MS, RESERVATIONS_MAX
 from shardmq.topology.entities import Queue
 from tests.shards.clocked import EVERYTHING, LONG_MS, Clocked
@@ -158,6 +160,48 @@ def test_what_was_acknowledged_is_remembered_by_its_name(shard: Clocked) -> None
     assert shard.reserve("night") == (2, False)
 
 
+@pytest.mark.parametrize("end", ["", "restart", "stop"])
+def test_a_name_that_was_acknowledged_takes_nothing_new_for_as_long_as_one_of_a_transaction(
+    shard: Clocked, end: str
+) -> None:
+    shard.take_in(run_of(0, 5))
+    shard.reserve("night")
+    shard.acknowledge("night")
+    shard.take_in(run_of(5, 2))
+    if end:
+        getattr(shard, end)()
+    shard.put_forward(COMMITTED_KEPT_MS - 60_000)
+    assert shard.reserve("night") == (0, True)
+    assert shard.bodies() == [5, 6]
+    shard.put_forward(61_000)
+    assert shard.reserve("night") == (2, False)
+
+
+def test_a_shard_keeps_the_names_that_were_acknowledged_last(shard: Clocked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reservations, "ACKNOWLEDGED_MAX", 3)
+    for number, queue in enumerate((1, 2, 1)):
+        shard.reserve(f"r{number}", queue=queue)
+        shard.acknowledge(f"r{number}", queue=queue)
+        shard.let_pass(10)
+    for _ in range(2):
+        assert [shard.reserve(f"r{number}", queue=queue) for number, queue in enumerate((1, 2, 1))] == [(0, True)] * 3
+        shard.restart()
+    shard.reserve("r3", queue=3)
+    shard.acknowledge("r3", queue=3)
+    assert "was acknowledged" in shard.refused(EndReservation, 1, "r0", True, []).text
+    assert shard.reserve("r1", queue=2) == (0, True)
+    assert shard.do(Reserve, 1, "r2", 0, LONG_MS, None, True) == [0, False]  # kept; it may be used anew
+    shard.take_in(run_of(0, 1))
+    assert shard.do(Reserve, 1, "r2", 0, LONG_MS, None, True) == [1, False]
+    shard.reserve("r4", queue=4)
+    shard.acknowledge("r4", queue=4)
+    assert shard.reserve("r1", queue=2) == (0, True), "r2 made room"
+    shard.do(DropQueue, 3)
+    shard.restart()
+    assert shard.acknowledge("r2") == 1
+    assert shard.reserve("r1", queue=2) == (0, True), "r3 went with its queue"
+
+
 def test_parts_are_acknowledged_once(shard: Clocked) -> None:
     shard.take_in(run_of(0, 10))
     shard.reserve("night", 8)
@@ -269,6 +313,18 @@ def test_ranges_are_reserved_and_all_others_stay(shard: Clocked, queue: int) -> 
     assert shard.do(Reserve, queue, "none", 0, LONG_MS, []) == [0, False]
     assert shard.do(Reserve, queue, "some", 0, LONG_MS, [(0, 1)]) == [4, False], "it keeps what it has"
     assert shard.do(Counts, queue) == [6, 0]
+
+
+@pytest.mark.parametrize("queue", [1, 2, 3])
+def test_a_reservation_of_no_messages_leaves_those_that_are_ready_as_they_are(shard: Clocked, queue: int) -> None:
+    shard.take_in(run_of(0, 10), queue=queue)
+    assert shard.do(Reserve, queue, "mark", 0, LONG_MS, []) == [0, False]
+    assert shard.do(Slices, queue, 1, "mark") == []
+    assert [(int(body), redelivered) for _, body, redelivered, _ in shard.read(queue=queue)] == [
+        (number, False) for number in range(10)
+    ]
+    assert shard.release("mark", queue) == 0
+    assert shard.refused(Slices, queue, 1, "mark").code == 404
 
 
 def test_a_queue_has_so_many_reservations_and_acknowledged_ones_do_not_count(shard: Clocked) -> None:

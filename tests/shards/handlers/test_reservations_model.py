@@ -14,6 +14,7 @@ from shardmq.bus.messages.reads import EndReservation, Slices
 from shardmq.bus.messages.shard import Ack, Nack, Purge
 from shardmq.message.record import pack_many
 from shardmq.message.record_batch import PERSISTENT, RecordBatch
+from shardmq.shards.handlers.reservations import ACKNOWLEDGED_MS
 from shardmq.shards.queues.configured_queue import ConfiguredQueue
 from shardmq.shards.queues.delivery import SUBQUEUE_BITS
 from shardmq.topology.entities import Queue
@@ -24,6 +25,7 @@ Rule = TypeVar("Rule", bound=Callable[..., Any])
 NAMES = ("night", "day", "noon")
 READY, UNACKED, RETURNED = "ready", "unacked", "parked"
 TOP = 3
+PARKED_MS = 1000 * LONG_MS
 
 arguments = st.sampled_from(
     [
@@ -129,7 +131,7 @@ class ReservationMachine(RuleBasedStateMachine):
             self.shard.tell(Ack(9, ranges))
             self.messages = [message for message in self.messages if message not in some]
         else:
-            self.shard.tell(Nack(9, ranges, True, 1000 * LONG_MS if what == "park" else 0))
+            self.shard.tell(Nack(9, ranges, True, PARKED_MS if what == "park" else 0))
             for message in some:
                 message.state = RETURNED if what == "park" else READY
 
@@ -168,14 +170,16 @@ class ReservationMachine(RuleBasedStateMachine):
         self.messages = [message for message in self.messages if message.state != name or message.body not in done]
         if not self.those(name):
             until_ms = self.kept.pop(name)
-            self.acknowledged[name] = max(until_ms, self.now_ms + LONG_MS)
+            self.acknowledged[name] = max(until_ms, self.now_ms + ACKNOWLEDGED_MS)
 
     @rule(name=st.sampled_from(NAMES))
     def release(self, name: str) -> None:
         assert self.shard.release(name) == (len(self.end(name)) if name in self.kept else 0)
 
-    @rule(milliseconds=st.sampled_from([11_000, LONG_MS + 20_000]))
+    @rule(milliseconds=st.sampled_from([11_000, LONG_MS + 20_000, ACKNOWLEDGED_MS + 20_000]))
     def time_passes(self, milliseconds: int) -> None:
+        if self.now_ms + milliseconds > PARKED_MS // 2:  # what was parked stays so
+            milliseconds = 11_000
         self.shard.put_forward(milliseconds)
         self.now_ms += milliseconds
         self.forget_old()

@@ -102,6 +102,17 @@ def test_republishing_that_broke_off_after_its_commit_only_acknowledges(
     assert len(bodies(channel, f"{dead}-rejected")) == 6
 
 
+def test_a_republishing_of_which_all_is_done_does_nothing_when_it_is_run_again(
+    spark: SparkSession, broker: Broker, dead: str, told: Told
+) -> None:
+    job: dict[str, Any] = {"url": broker.url, "say": told, "republish": True, "limit": 1, "txn_id": "one-of-them"}
+    first = shardmq.spark.deadletters(spark, dead, **job)
+    assert (first.summary.rows, first.summary.messages) == (1, 1)
+    again = shardmq.spark.deadletters(spark, dead, **job)
+    assert (again.summary.rows, again.summary.messages) == (0, 0)
+    assert "transaction 'one-of-them' was committed before" in again.summary.notes[0]
+
+
 def test_a_republishing_that_cannot_acknowledge_tells_the_name_that_finishes_it(
     spark: SparkSession,
     broker: Broker,

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import shardmq
 from shardmq.cmd.run.broker import Broker
-from shardmq.errors import InvalidRequest, NotFound, PreconditionFailed
+from shardmq.errors import AlreadyAcknowledged, InvalidRequest, NotFound, PreconditionFailed
 from shardmq.spark import acknowledge, drain, release
 from shardmq.spark.read.drain import RENEWALS, position_ranges
 from tests.spark.queues import Load, loader, numbers, publish, reader, ready, until
@@ -125,10 +126,25 @@ def test_a_second_run_reads_what_the_first_did_until_it_is_acknowledged(
     assert bodies(load(queue, **options)) == list(range(10))
     with begin(drainId="nightly") as df:
         assert bodies(df) == list(range(10))
-    assert bodies(load(queue, **options)) == []
-    with begin(drainId="nightly") as df:
-        assert bodies(df) == []
+    with pytest.raises(AlreadyAcknowledged, match=f"queue '{queue}': .* 'nightly' were acknowledged by an earlier run"):
+        begin(drainId="nightly").__enter__()
     assert acknowledge(broker.url, queue, "nightly") == 0
+    assert [body for body, _ in ready(channel, queue)] == [b"%d" % number for number in range(10, 20)]
+
+
+def test_a_run_behind_the_acknowledgement_leaves_what_the_first_one_wrote(
+    load: Load, begin: Drain, channel: shardmq.Channel, queue: str, tmp_path: Path, spark: SparkSession
+) -> None:
+    archive = str(tmp_path / "archive")
+    publish(channel, queue, 0, 10)
+    with begin(drainId="nightly") as df:
+        df.write.parquet(archive)
+    publish(channel, queue, 10, 20)
+    with pytest.raises(AlreadyAcknowledged, match="give another drainId"), begin(drainId="nightly") as df:
+        df.write.mode("overwrite").parquet(archive)
+    with pytest.raises(PySparkException, match=f"AlreadyAcknowledged: .*queue '{queue}': .* another drainId"):
+        load(queue, drain="true", drainId="nightly").write.mode("overwrite").parquet(archive)
+    assert bodies(spark.read.parquet(archive)) == list(range(10))
     assert [body for body, _ in ready(channel, queue)] == [b"%d" % number for number in range(10, 20)]
 
 

@@ -143,7 +143,7 @@ class ReadRequests(ABC):
             messages_max: how many at most, from the head of the queue; 0 for all there are.
             lease_ms: after which they are back at their place; 0 for an hour.
             ranges: set those of these aside that are ready, (first, end) each, instead of the first; all others count
-                as delivered once.
+                as delivered once. With an empty list the name is there, and holds nothing.
             again: use the name anew where all that it had was acknowledged; nothing is reserved where nothing is ready.
         """
         return await self._ask(reads.queue_reserve(queue, reservation, messages_max, lease_ms, ranges, again))
