@@ -16,6 +16,9 @@ more than small tasks do."""
 def connection(url: str, timeout: float = 30.0, route: Route = ANY) -> BrokerConnection:
     """This process's connection to a URL, shared by the tasks that a Python worker runs one after the other.
 
+    One thread at a time may use it: it drops answers to requests that are not its own. What a job asks in the driver's
+    process, where several jobs may run at once, goes over connections of its own.
+
     Args:
         url: as for `BrokerConnection`.
         timeout: as for `BrokerConnection`, from now on.

@@ -7,6 +7,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from shardmq.errors import InvalidRequest
+from shardmq.spark.connection.broker import BrokerConnection
 from shardmq.spark.option_values import EARLIEST
 from shardmq.spark.options import Options
 from shardmq.spark.topics.columns import topic_schema
@@ -39,8 +40,11 @@ class TopicReader(DataSourceReader):
         """
         return self.ranges()
 
-    def ranges(self) -> list[TopicRange]:
+    def ranges(self, broker: BrokerConnection | None = None) -> list[TopicRange]:
         """Find where each partition begins and ends, once for all actions on a DataFrame, and cut that for tasks.
+
+        Args:
+            broker: the connection to ask over; None for this process's, which one thread at a time may use.
 
         Raises:
             NotFound: a topic or a partition does not exist.
@@ -48,7 +52,7 @@ class TopicReader(DataSourceReader):
             PreconditionFailed: an offset is not there, and failOnDataLoss is set.
             ShardmqError: the broker does not answer, or refuses.
         """
-        options, subscription = self._options, Subscription(self._options)
+        options, subscription = self._options, Subscription(self._options, broker)
         states = subscription.states()
         start = start_of(options, states, EARLIEST, subscription.seek)
         end = end_of(options, states, subscription.seek)

@@ -27,15 +27,17 @@ class Subscription:
 
     Args:
         options: of the job.
+        broker: the connection to ask over; None for this process's, which one thread at a time may use.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, broker: BrokerConnection | None = None) -> None:
         self._options = options
+        self._own_broker = broker
         self._found: list[str] = []  # by the pattern
         self._looked_at = -PATTERN_SECONDS
 
     def topics(self) -> Topics:
-        """The requests about topics, over this process's connection."""
+        """The requests about topics."""
         return Topics(self._broker())
 
     def states(self, read: Collection[str] | None = None) -> dict[TopicPartition, PartitionState]:
@@ -159,4 +161,4 @@ class Subscription:
             _log.info("left out of subscribePattern: %s", fault.text)
 
     def _broker(self) -> BrokerConnection:
-        return task_connection(self._options)
+        return self._own_broker or task_connection(self._options)

@@ -14,7 +14,7 @@ from shardmq.spark.jobs.options import TopicReplayOptions, takes_keywords
 from shardmq.spark.jobs.outcome import Summary, plain_faults
 from shardmq.spark.jobs.replay import carry_out, check_target, numbered
 from shardmq.spark.jobs.replay_plan import File, ReplayPlan, chunk_rows
-from shardmq.spark.jobs.transaction import FORMAT
+from shardmq.spark.jobs.transaction import FORMAT, asking
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,7 +48,7 @@ def replay_topic(spark: "SparkSession", topic: str, options: TopicReplayOptions)
     started_at = time.monotonic()
     check_target(options)
     preconditions.check_topic(options.url, topic)
-    ranges = {f"{part.topic}/{part.number:06}": part for part in _ranges(topic, options)}
+    ranges = {f"{part.topic}/{part.number:06}": part for part in replayed_ranges(topic, options)}
     first = {str(part.number): part.first for part in ranges.values()}
     end = {str(part.number): part.end for part in ranges.values()}
     if not options.starting_offsets.startswith("{") or not options.ending_offsets.startswith("{"):
@@ -80,8 +80,19 @@ def replay_topic(spark: "SparkSession", topic: str, options: TopicReplayOptions)
         return carry_out(plan, options, started_at, block)
 
 
-def _ranges(topic: str, options: TopicReplayOptions) -> list["TopicRange"]:
-    """The offsets to replay, one range for each partition that has any."""
+def replayed_ranges(topic: str, options: TopicReplayOptions) -> list["TopicRange"]:
+    """The offsets to replay, one range for each partition that has any. Any thread may ask for them.
+
+    Args:
+        topic: the topic's or stream's name.
+        options: of the replay.
+
+    Raises:
+        NotFound: the topic does not exist.
+        InvalidRequest: the offsets fit no partition.
+        PreconditionFailed: messages are not there any more.
+        ShardmqError: the broker does not answer, or refuses.
+    """
     from shardmq.spark.options import parse
     from shardmq.spark.topics.batch import TopicReader
     from shardmq.spark.topics.columns import TOPIC_SCHEMA
@@ -94,7 +105,8 @@ def _ranges(topic: str, options: TopicReplayOptions) -> list["TopicRange"]:
         **_time("startingTimestamp", options.since),
         **_time("endingTimestamp", options.until),
     }
-    return TopicReader(parse(given, "topic"), TOPIC_SCHEMA).ranges()
+    with asking(options.url) as broker:
+        return TopicReader(parse(given, "topic"), TOPIC_SCHEMA).ranges(broker)
 
 
 def _time(option: str, moment: datetime | None) -> dict[str, str]:

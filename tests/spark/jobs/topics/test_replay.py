@@ -2,6 +2,7 @@
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +13,8 @@ import shardmq
 import shardmq.spark
 from shardmq.cmd.run.broker import Broker
 from shardmq.errors import InvalidRequest, NotFound, PreconditionFailed
+from shardmq.spark.jobs.options import TopicReplayOptions
+from shardmq.spark.jobs.topics.replay import replayed_ranges
 from tests.spark.jobs.messages import Told, everything, number_of, told_of
 from tests.spark.topics.streams import publish
 
@@ -90,3 +93,14 @@ def test_what_cannot_be_replayed_is_refused(
     assert told == []
     empty = shardmq.spark.replay_topic(spark, stream, url=broker.url, exchange=exchange, say=told)
     assert (empty.rows, empty.messages) == (0, 0)
+
+
+def test_replays_in_several_threads_are_planned_at_once(broker: Broker, channel: shardmq.Channel, stream: str) -> None:
+    publish(channel, stream, 0, 10)
+    options = TopicReplayOptions(url=broker.url, exchange="again")
+
+    def planned(times: int) -> list[tuple[int, int]]:
+        return [(part.first, part.end) for _ in range(times) for part in replayed_ranges(stream, options)]
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(planned, [50] * 4)) == [[(0, 10)] * 50] * 4
