@@ -176,7 +176,8 @@ class NativeConnection(Outbox):
         self._heartbeat = operation.heartbeat
         self.host.opened(self, client)
         self._reader.allow(REQUEST_BYTES_MAX, larger_frames(self.message_bytes_max, client.is_administrator))
-        properties = server_properties(operation.heartbeat, self.message_bytes_max, self.state.topology.grown_to)
+        growth, broker = self.state.topology.grown_to, self.state.broker
+        properties = server_properties(operation.heartbeat, self.message_bytes_max, growth, broker)
         if self.state.primaries is not None:
             properties["host"] = self.state.name.rpartition(".")[0]
         if client.is_administrative:

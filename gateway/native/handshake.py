@@ -91,7 +91,7 @@ class Handshake:
         self._authenticator.let_in(connection, credentials, checked, protocol, growth_of(operation.client) or 0)
 
 
-def server_properties(heartbeat: int, message_bytes_max: int, growth: int) -> dict[str, Any]:
+def server_properties(heartbeat: int, message_bytes_max: int, growth: int, broker: str) -> dict[str, Any]:
     """What the client is told of the broker and of its limits, once it is let in."""
     return {
         "product": "shardmq",
@@ -105,6 +105,7 @@ def server_properties(heartbeat: int, message_bytes_max: int, growth: int) -> di
         "put_back": True,
         "growth": growth,
         "partition_offsets": True,
+        "broker": broker,
     }
 
 

@@ -324,6 +324,11 @@ class GatewayState:
         self.retuned.append(channel)
         self.changed()
 
+    @property
+    def broker(self) -> str:
+        """The id of the broker that this gateway belongs to; "" while the coordinator has not told it yet."""
+        return "" if self._identity is None else self._identity[0]
+
     def close(self) -> None:
         """Close all links."""
         for link in self.all_links:

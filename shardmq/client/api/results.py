@@ -23,6 +23,7 @@ class ServerProperties(msgspec.Struct, frozen=True):
         growth: a number that rises whenever a topic gets partitions; 0 where it tells of none.
         host: the name of its host, in a broker on several hosts; "" in others.
         partition_offsets: whether it tells where a group is in some partitions alone.
+        broker: the id of the broker, which all of its gateways tell; "" of a broker that does not tell it.
     """
 
     product: str = ""
@@ -38,6 +39,7 @@ class ServerProperties(msgspec.Struct, frozen=True):
     growth: int = 0
     host: str = ""
     partition_offsets: bool = False
+    broker: str = ""
 
 
 class QueuePlace(msgspec.Struct, frozen=True):

@@ -287,6 +287,23 @@ class BrokerConnection:
         return "" if self._link is None else str(self._link.address)
 
     @property
+    def vhost(self) -> str:
+        """The virtual host."""
+        return self._order[0].vhost
+
+    @property
+    def broker(self) -> str:
+        """The broker's id; "" of a broker that does not tell it, as older ones do not.
+
+        Raises:
+            ConnectionLost: no broker answers in time.
+            AuthenticationFailed: user, password or virtual host were refused.
+        """
+        self.connect()
+        assert self._link is not None
+        return self._link.broker
+
+    @property
     def unsent(self) -> int:
         """How many pieces of frames have not been sent yet."""
         return self._link.unsent if self._link is not None else 0

@@ -63,6 +63,7 @@ class Link:
         early: operations received while the connection was opened, such as CONNECTION_BLOCKED.
         body_max: the largest body of a message that the broker takes.
         host: the name of the gateway's host, in a broker on several hosts; "" in others.
+        broker: the broker's id; "" of a broker that does not tell it, as older ones do not.
 
     Raises:
         ConnectionLost: no broker answers at the address.
@@ -74,7 +75,7 @@ class Link:
         self._out: deque[memoryview] = deque()
         self._frames = FrameReader(frame_bytes_max(MESSAGE_BYTES_HIGHEST))
         self.body_max = MESSAGE_BYTES_MAX
-        self.host = ""
+        self.host = self.broker = ""
         self._buffer = bytearray(READ_BYTES)
         self._is_open = False
         self.early: list[Heard] = []
@@ -194,6 +195,7 @@ class Link:
         server = self._await_ok(1, seconds)
         self.body_max = server.get("message_max", MESSAGE_BYTES_MAX)
         self.host = server.get("host", "")
+        self.broker = server.get("broker", "")
         self.send(encode(Op.CHANNEL_OPEN, 2, CHANNEL))
         self._await_ok(2, seconds)
         self._is_open = True

@@ -4,7 +4,15 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from shardmq.errors import ConnectionFault, InvalidRequest, NotFound, RequestError
+from shardmq.errors import (
+    ConnectionFault,
+    InvalidRequest,
+    NotFound,
+    PreconditionFailed,
+    RequestError,
+    ShardmqError,
+)
+from shardmq.spark.connection.reservations import RunningMark, reserved, runs
 from shardmq.spark.jobs import export_folder as landing
 from shardmq.spark.jobs import preconditions
 from shardmq.spark.jobs.export_folder import Folder
@@ -20,10 +28,11 @@ if TYPE_CHECKING:
 def export(spark: "SparkSession", queue: str, options: ExportOptions) -> Summary:
     """Write a queue's messages to Parquet, in folders date=YYYY-MM-DD, by when the broker took them (UTC).
 
-    Without `drain` the queue stays as it is. With it the messages are reserved, written, moved to their folders and
-    then acknowledged. The next export of that queue to that folder finishes one that broke off, and no message is
-    written twice; so run one at a time. Of an empty queue there is one Parquet file without rows, so that the folder
-    can be read and replayed.
+    Without `drain` the queue stays as it is. With it the messages are reserved, written, counted, moved to their
+    folders and then acknowledged. The next export of that queue to that folder finishes one that broke off, and no
+    message is written twice. One whose driver runs is left alone; to know that of a driver that was killed may take a
+    minute. Queues of the same name, of other virtual hosts and brokers, may be exported to that folder as well. Of an
+    empty queue there is one Parquet file without rows, so that the folder can be read and replayed.
 
     Args:
         spark: the session.
@@ -122,7 +131,7 @@ class _Drain:
     """An export that takes the messages out of their queue.
 
     Attributes:
-        notes: what was found of exports that broke off, a sentence each.
+        notes: what was found of other exports, a sentence each.
     """
 
     def __init__(
@@ -140,8 +149,47 @@ class _Drain:
 
     def run(self) -> tuple[str, int, int]:
         """Finish exports that broke off, then export: the reservation's name, rows, bytes."""
-        for name in landing.unfinished(self._target, self._queue):
-            if self._target.at(landing.FOLDER).at(name).at(landing.COMPLETE).exists():
+        with asking(self._url) as broker:
+            origin = landing.Origin(broker.broker, broker.vhost, self._queue)
+        for name in landing.unfinished(self._target, origin):
+            self._finish(name, landing.is_of(name, origin))
+        name = landing.new_id(origin)
+        folder = self._folder(name)
+        with RunningMark(self._url, self._queue, name):  # before others can find the folder
+            folder.make()  # before anything is reserved: it alone tells the next export of the reservation
+            messages = self._spark.read.format(FORMAT).options(**self._given, drain="true", drainId=name).load()
+            try:
+                rows, size = write(messages, folder.path, self._by)
+                self._check(name)
+            except BaseException as fault:
+                self._take_back(name, folder, fault)
+                raise
+            self._land(name)
+        return name, rows, size
+
+    def _folder(self, name: str) -> Folder:
+        return self._target.at(landing.FOLDER).at(name)
+
+    def _finish(self, name: str, is_ours: bool) -> None:
+        """Finish an export that broke off, or put its messages back; leave one that runs, or may be of others, alone.
+
+        Args:
+            name: of the export.
+            is_ours: whether it is known to be of this broker and virtual host.
+        """
+        folder = self._folder(name)
+        with asking(self._url) as broker:
+            looking = f"export '{name}' may run still: looking for a minute whether it does"
+            if runs(broker, self._queue, name, lambda: self._say(looking)):
+                self._note(f"export '{name}' of the queue to that folder runs: its messages are left to it")
+                return
+        if not folder.exists():
+            return  # it has ended meanwhile
+        with RunningMark(self._url, self._queue, name):
+            left = self._left(name)
+            if left is None:
+                self._clear_or_leave(name, is_ours)
+            elif folder.at(landing.COMPLETE).exists() and (not is_ours or self._is_whole(folder, left)):
                 self._note(f"export '{name}' had broken off after it was written; finishing it")
                 self._land(name)
             else:
@@ -149,17 +197,50 @@ class _Drain:
                 with asking(self._url) as broker:
                     broker.end_reservation(self._queue, name, False)
                 landing.clear(self._target, name)
-        name = landing.new_id(self._queue)
-        folder = self._target.at(landing.FOLDER).at(name)
-        folder.make()  # before anything is reserved: it alone tells the next export of the reservation
-        messages = self._spark.read.format(FORMAT).options(**self._given, drain="true", drainId=name).load()
-        try:
-            rows, size = write(messages, folder.path, self._by)
-        except BaseException as fault:
-            self._take_back(name, folder, fault)
-            raise
-        self._land(name)
-        return name, rows, size
+
+    def _clear_or_leave(self, name: str, is_ours: bool) -> None:
+        """Clear the folder of an export whose reservation is over, where the messages were of this queue."""
+        if not is_ours:
+            self._note(
+                f"export '{name}' in {self._target.at(landing.FOLDER).path} is left there: it is of a queue "
+                f"'{self._queue}' of another virtual host or broker, or of this one, and then its messages have "
+                "returned; remove its folder when there is no such other export"
+            )
+            return
+        self._note(
+            f"export '{name}' had broken off, and its reservation is over: what was not acknowledged has returned to "
+            f"queue '{self._queue}', and is exported again"
+        )
+        landing.clear(self._target, name)
+
+    def _is_whole(self, folder: Folder, left: int) -> bool:
+        """Whether a folder has, or had before files were moved out of it, all messages that are reserved."""
+        return folder.at(landing.COUNTED).exists() or folder.rows() == left
+
+    def _left(self, name: str) -> int | None:
+        with asking(self._url) as broker:
+            return reserved(broker, self._queue, name)
+
+    def _check(self, name: str) -> None:
+        """Check that what was written is there, and is what is reserved: it is acknowledged next.
+
+        Raises:
+            PreconditionFailed: the messages returned to the queue meanwhile.
+            ShardmqError: there are less, or more.
+        """
+        folder, left = self._folder(name), self._left(name)
+        if left is None:
+            raise PreconditionFailed(
+                f"the messages reserved as '{name}' returned to queue '{self._queue}' before all were written, as "
+                "their lease was over or somebody released them; export again, with a longer lease_ms"
+            )
+        rows = folder.rows() if folder.exists() else 0
+        if rows != left:
+            raise ShardmqError(
+                f"{left} messages are reserved as '{name}', and {rows} are in {folder.path}: files were removed there, "
+                "or messages acknowledged, while the export ran. Nothing was taken; export again"
+            )
+        folder.note(landing.COUNTED)
 
     def _take_back(self, name: str, folder: Folder, fault: BaseException) -> None:
         """Put the messages of an export that failed back, and remove its folder.
@@ -188,7 +269,7 @@ class _Drain:
 
     def _land(self, name: str) -> None:
         """Move the written files to their place, acknowledge the messages, and remove the export's folder."""
-        self._target.at(landing.FOLDER).at(name).move_into(self._target)
+        self._folder(name).move_into(self._target)
         with asking(self._url) as broker:
             try:
                 broker.end_reservation(self._queue, name, True)

@@ -1,16 +1,20 @@
 """The folder of an export until its messages are acknowledged, so that a crash at any moment leaves no row twice.
 
-    make TO/_shardmq-export/ID/ ─► reserve ─► write to it ─► move its files to TO ─► acknowledge ─► remove ID/
-                                              until it is     those that are          all that was
-                                              complete        still there             reserved
-                                              (_SUCCESS)
+    make TO/_shardmq-export/ID/ ─► reserve ─► write to it ─► count ─► move its files ─► acknowledge ─► remove ID/
+                                              until it is     as many  to TO, those      all that was
+                                              complete        as are   that are still    reserved
+                                              (_SUCCESS)      reserved there
+                                                              (_COUNTED)
 
-ID is the reservation's name. The next export of the queue to that folder finds ID/ and finishes it. Spark and other
-readers of Parquet skip names that begin with "_".
+ID is the reservation's name, which tells queues, virtual hosts and brokers apart. The next export of the queue to that
+folder finds ID/ and finishes it, unless its driver runs. Spark and other readers of Parquet skip names that begin with
+"_".
 """
 
 import hashlib
+import json
 import uuid
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from shardmq.errors import ShardmqError
@@ -21,6 +25,38 @@ if TYPE_CHECKING:
 FOLDER: Final = "_shardmq-export"
 COMPLETE: Final = "_SUCCESS"
 """The file that Spark writes last."""
+
+COUNTED: Final = "_COUNTED"
+"""The file that says that as many messages were written as were reserved, and that files may have been moved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where exported messages come from.
+
+    Attributes:
+        broker: the broker's id; "" of a broker that does not tell it, as older ones do not.
+        vhost: the virtual host.
+        name: of the queue or topic.
+    """
+
+    broker: str
+    vhost: str
+    name: str
+
+    @property
+    def digest(self) -> str:
+        """What names of folders have of it."""
+        return _digest(json.dumps([self.broker, self.vhost, self.name])) if self.broker else self.name_digest
+
+    @property
+    def name_digest(self) -> str:
+        """What names of folders had of it in earlier versions, whatever the broker and the virtual host."""
+        return _digest(self.name)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class Folder:
@@ -53,7 +89,7 @@ class Folder:
             raise ShardmqError(f"folder {self.path} cannot be made; export to one that you may write to")
 
     def exists(self) -> bool:
-        """Whether the folder exists."""
+        """Whether there is such a folder, or file."""
         return bool(self._files.exists(self._path))
 
     def names(self) -> list[str]:
@@ -65,6 +101,24 @@ class Folder:
     def remove(self) -> None:
         """Remove the folder with all that is inside."""
         self._files.delete(self._path, True)
+
+    def remove_empty(self) -> None:
+        """Remove the folder, unless something is inside."""
+        from py4j.protocol import Py4JJavaError
+
+        try:
+            self._files.delete(self._path, False)
+        except Py4JJavaError:
+            if not self.names():
+                raise
+
+    def note(self, name: str) -> None:
+        """Make an empty file in the folder, where there is none of that name."""
+        self._files.createNewFile(self.at(name)._path)
+
+    def rows(self) -> int:
+        """How many rows the Parquet files have that are inside, those of inner folders included."""
+        return self._spark.read.schema("position bigint").parquet(self.path).count()
 
     def move_into(self, target: "Folder") -> int:
         """Move all files, those of inner folders included, to the same places in another folder.
@@ -95,23 +149,27 @@ class Folder:
         return moved
 
 
-def prefix_of(queue: str) -> str:
-    """The beginning of the names of a queue's exports."""
-    return f"export-{hashlib.sha256(queue.encode()).hexdigest()[:16]}-"
-
-
-def new_id(queue: str) -> str:
+def new_id(origin: Origin) -> str:
     """A name for a new export."""
-    return f"{prefix_of(queue)}{uuid.uuid4().hex[:12]}"
+    return f"{_prefix(origin.digest)}{uuid.uuid4().hex[:12]}"
 
 
-def unfinished(target: Folder, queue: str) -> list[str]:
-    """The names of a queue's exports to a folder that broke off."""
-    return [name for name in target.at(FOLDER).names() if name.startswith(prefix_of(queue))]
+def is_of(name: str, origin: Origin) -> bool:
+    """Whether an export is of exactly that origin; not where its name tells no broker, as those of before do not."""
+    return bool(origin.broker) and name.startswith(_prefix(origin.digest))
+
+
+def unfinished(target: Folder, origin: Origin) -> list[str]:
+    """The names of exports to a folder that are not done; also of those that may be of another broker or virtual host."""
+    prefixes = _prefix(origin.digest), _prefix(origin.name_digest)
+    return [name for name in target.at(FOLDER).names() if name.startswith(prefixes)]
 
 
 def clear(target: Folder, name: str) -> None:
     """Remove the folder of an export that is finished."""
     target.at(FOLDER).at(name).remove()
-    if not target.at(FOLDER).names():
-        target.at(FOLDER).remove()
+    target.at(FOLDER).remove_empty()
+
+
+def _prefix(digest: str) -> str:
+    return f"export-{digest}-"

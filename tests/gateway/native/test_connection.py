@@ -278,3 +278,13 @@ def test_a_client_without_heartbeats_is_hung_up_on(client: RawClient) -> None:
     assert isinstance(said, ConnectionClose)
     assert said.code == ReplyCode.CONNECTION_FORCED
     assert beats, "it is told that the gateway lives; on a busy machine a gateway that was late says so once"
+
+
+def test_every_client_is_told_the_broker_s_id(broker: Broker) -> None:
+    told = set()
+    for _ in range(2):
+        with shardmq.connect(broker.url) as connection:
+            told.add(connection.server_properties["broker"])
+    with shardmq.connect(broker.url) as connection:
+        assert told == {row["broker"] for row in connection.status()["processes"] if row["role"] == "coordinator"}
+    assert "" not in told

@@ -4,17 +4,17 @@ It is a stream that ends where the topic does. The folder has Spark's checkpoint
 so that an export that broke off anywhere is finished by the next one, and Spark reads no message twice.
 """
 
-import hashlib
 import time
 from typing import TYPE_CHECKING, Final
 
 from shardmq.errors import InvalidRequest
 from shardmq.spark.jobs import preconditions
 from shardmq.spark.jobs.export import dated
-from shardmq.spark.jobs.export_folder import FOLDER, Folder
+from shardmq.spark.jobs.export_folder import Folder, Origin
 from shardmq.spark.jobs.options import TopicExportOptions, takes_keywords
 from shardmq.spark.jobs.outcome import Summary, plain_faults
-from shardmq.spark.jobs.transaction import FORMAT
+from shardmq.spark.jobs.topics.checkpoint import checkpoint_of
+from shardmq.spark.jobs.transaction import FORMAT, asking
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,7 +34,7 @@ def export_topic(spark: "SparkSession", topic: str, options: TopicExportOptions)
     """Write a topic's messages to Parquet, in folders date=YYYY-MM-DD, by when the broker took them (UTC).
 
     The first export to a folder begins at `starting_offsets`, each later one where the one before it ended; run one at
-    a time. The topic stays as it is.
+    a time. A folder is of one topic of one virtual host and broker. The topic stays as it is.
 
     Args:
         spark: the session.
@@ -51,12 +51,10 @@ def export_topic(spark: "SparkSession", topic: str, options: TopicExportOptions)
     if options.by not in ("date", "hour"):
         raise InvalidRequest(f"'{options.by}' is no way to lay out files; give by='date' or by='hour'")
     preconditions.check_topic(options.url, topic)
-    target = Folder(spark, options.to)
-    checkpoint = target.at(FOLDER).at(f"topic-{hashlib.sha256(topic.encode()).hexdigest()[:16]}")
-    if target.names() and not checkpoint.exists():
-        raise InvalidRequest(
-            f"folder '{options.to}' exists, and is not of exports of topic '{topic}'; name another one"
-        )
+    with asking(options.url) as broker:
+        origin = Origin(broker.broker, broker.vhost, topic)
+    with plain_faults(f"finding what was exported of topic '{topic}' to {options.to}"):
+        checkpoint = checkpoint_of(spark, Folder(spark, options.to), origin, options.url)
     with plain_faults(f"exporting topic '{topic}' to {options.to}"):
         query = _begin(_messages(spark, topic, options), options, checkpoint)
         try:
