@@ -137,7 +137,7 @@ def test_what_an_earlier_version_has_left_is_finished_where_its_messages_are_res
     name = _break_off(spark, broker, Origin("", "", queue), Folder(spark, to), "before it is moved", channel)
     assert shardmq.spark.export(spark, queue, to, url=tenant, drain=True, say=told).rows == 0
     [sentence] = told
-    assert sentence.startswith(f"export '{name}' in {to}/{landing.FOLDER} is left there: it is of a queue '{queue}' of ")
+    assert sentence.startswith(f"export '{name}' in {to}/{landing.FOLDER} is left there: it is of a queue '{queue}'")
     assert exported(spark, to) == []
     shardmq.spark.export(spark, queue, to, url=broker.url, drain=True, say=told)
     assert told[1] == f"export '{name}' had broken off after it was written; finishing it"
