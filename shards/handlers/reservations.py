@@ -129,7 +129,7 @@ class Reservations:
     def __init__(self, state: ShardState) -> None:
         self._state = state
         self._names: dict[int, _Names] = {}
-        self._acknowledged: OrderedDict[tuple[int, str], None] = OrderedDict()  # of all queues, as they came
+        self._kept: OrderedDict[tuple[int, str], None] = OrderedDict()  # of all queues, as they came
         self.handlers: dict[type, Callable[[Any, Any], None]] = {Reserve: self._reserve, EndReservation: self._end}
 
     def scan(self, stored: Mapping[int, RecoveredQueue], reservations: Iterable[Reservation]) -> None:
@@ -179,7 +179,7 @@ class Reservations:
         """Forget the reservations of a queue that is deleted."""
         names = self._names.pop(queue.id, None)
         for held in names.there.values() if names is not None else ():
-            self._acknowledged.pop((queue.id, held.name), None)
+            self._kept.pop((queue.id, held.name), None)
             self._state.schedule.cancel(held.look)
             if queue.declared.durable:
                 self._state.buffer.reserve(queue.id, held.name, None)
@@ -330,21 +330,21 @@ class Reservations:
 
     def _forget(self, hosted: HostedQueue, held: ActiveReservation, what: str) -> None:
         self._names[hosted.queue.id].end(held.name, what)
-        self._acknowledged.pop((hosted.queue.id, held.name), None)
+        self._kept.pop((hosted.queue.id, held.name), None)
         self._state.schedule.cancel(held.look)
         if hosted.is_durable:
             self._state.buffer.reserve(hosted.queue.id, held.name, None)
 
     def _remember(self, number: int, name: str) -> None:
-        self._names[number].acknowledged[name] = self._acknowledged[number, name] = None
+        self._names[number].acknowledged[name] = self._kept[number, name] = None
 
     def _forget_first(self, hosted: HostedQueue) -> None:
         """Forget the names that were acknowledged first, where there are too many of the queue, or of the shard."""
         names = self._names[hosted.queue.id]
         while len(names.acknowledged) > RESERVATIONS_MAX:
             self._forget(hosted, names.there[next(iter(names.acknowledged))], FORGOTTEN)
-        while len(self._acknowledged) > ACKNOWLEDGED_MAX:
-            (number, name), _ = self._acknowledged.popitem(last=False)
+        while len(self._kept) > ACKNOWLEDGED_MAX:
+            (number, name), _ = self._kept.popitem(last=False)
             if number in self._state.queues:  # else it is out of service, with all that is stored of it
                 self._forget(self._state.queues[number], self._names[number].there[name], FORGOTTEN)
 

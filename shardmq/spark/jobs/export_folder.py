@@ -160,7 +160,7 @@ def is_of(name: str, origin: Origin) -> bool:
 
 
 def unfinished(target: Folder, origin: Origin) -> list[str]:
-    """The names of exports to a folder that are not done, and of those that may be of another virtual host or broker."""
+    """The names of exports to a folder that are not done, and of those that may be of another origin of that name."""
     prefixes = _prefix(origin.digest), _prefix(origin.name_digest)
     return [name for name in target.at(FOLDER).names() if name.startswith(prefixes)]
 

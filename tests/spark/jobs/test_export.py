@@ -25,7 +25,6 @@ from tests.spark.jobs.messages import Told, bodies
 from tests.spark.proxy import Fate, Proxy
 from tests.spark.queues import publish, ready, until
 
-
 CRASHES = ("before it is written", "before it is counted", "before it is moved", "half-way", "at the end")
 
 
