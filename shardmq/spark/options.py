@@ -262,6 +262,11 @@ def is_topic(given: Mapping[str, str]) -> bool:
     return bool(_SOURCES & {name.lower() for name in given})
 
 
+def is_drain(given: Mapping[str, str]) -> bool:
+    """Whether options are for reading what is reserved of a queue under a name."""
+    return {"queue", "drainid"} <= {name.lower() for name in given} and not is_topic(given)
+
+
 def parse(given: Mapping[str, str], *uses: Use) -> Options:
     """Read a job's options.
 

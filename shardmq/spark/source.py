@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 import shardmq
 from shardmq.errors import InvalidRequest, ReplyCode
-from shardmq.spark.options import Options, is_topic, parse
+from shardmq.spark.options import Options, is_drain, is_topic, parse
 
 _ZIP: Final = Path(shardmq.__file__).parent.parent
 """Where shardmq comes from: a folder, or a zip."""
@@ -39,11 +39,20 @@ class _Made:
 
 
 class ShardmqDataSource(DataSource):
-    """Reads queues and topics, and publishes to exchanges. `shardmq.spark.options` has the options."""
+    """Reads queues and topics, and publishes to exchanges. `shardmq.spark.options` has the options.
+
+    Raises:
+        AlreadyAcknowledged: a queue is to be drained under a name of which all was acknowledged.
+        ShardmqError: that cannot be asked of the broker.
+    """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self._given = dict(options)
+        if is_drain(self._given):  # not in `schema`, which Spark leaves out where the user gives one
+            from shardmq.spark.read.reader import check_drain
+
+            check_drain(parse(self._given, "read"))
 
     def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
         """Pickle it with the zip that it comes from, as Spark 4.3 gives --py-files to all but sources of streams."""

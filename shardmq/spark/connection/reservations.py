@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
-from shardmq.errors import NotFound, ShardmqError
+from shardmq.errors import NotFound, PreconditionFailed, ShardmqError
 from shardmq.spark.connection.broker import BrokerConnection
 from shardmq.spark.connection.protocol import Op
 
@@ -44,6 +44,22 @@ def reserved(broker: BrokerConnection, queue: str, name: str) -> int | None:
         if f"no reservation '{name}'" not in fault.text:
             raise
         return None
+
+
+def is_acknowledged(broker: BrokerConnection, queue: str, name: str) -> bool:
+    """Whether there is a reservation of which all was acknowledged; not where there is none. Nothing changes.
+
+    Raises:
+        NotFound: the queue does not exist.
+        ShardmqError: the broker does not answer, or refuses.
+    """
+    if reserved(broker, queue, name) != 0:
+        return False
+    try:
+        broker.read(queue, 0, 1, 1, name)
+    except PreconditionFailed:
+        return True
+    return False  # it holds nothing
 
 
 class RunningMark:

@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from shardmq.errors import AlreadyAcknowledged, NotFound, PreconditionFailed, ProtocolError, ReplyCode, ShardmqError
 from shardmq.limits import SLICES_MAX
+from shardmq.spark.connection.reservations import is_acknowledged
 from shardmq.spark.options import DRAIN_PREFIX, Options
 from shardmq.spark.read.columns import Columns, arrow_schema
 from shardmq.spark.tasks import task_connection
@@ -62,6 +63,35 @@ def make_reader(options: Options, schema: StructType) -> "QueueReader":
     return QueueReader(options, arrow_schema(schema))
 
 
+def check_drain(options: Options) -> None:
+    """Check that there is something left to drain, when a DataFrame is made.
+
+    Spark plans the reading later: behind mode("overwrite"), when what an earlier run has written is gone.
+
+    Args:
+        options: of the job.
+
+    Raises:
+        AlreadyAcknowledged: the messages were acknowledged by an earlier run.
+        ShardmqError: the broker does not answer, or refuses.
+    """
+    if not options.is_drain or options.drain_id.startswith(DRAIN_PREFIX):
+        return
+    with naming(options.queue):
+        if is_acknowledged(task_connection(options), options.queue, options.drain_id):
+            raise acknowledged_before(options)
+
+
+def acknowledged_before(options: Options) -> AlreadyAcknowledged:
+    """The error where nothing is left: a DataFrame without rows would be written over what an earlier run wrote."""
+    over = "the block of shardmq.spark.drain is over: use the DataFrame inside the block"
+    earlier = "an earlier run was done with them: give another drainId for what came since; or "
+    return AlreadyAcknowledged(
+        f"queue '{options.queue}': messages reserved as '{options.drain_id}' are acknowledged, as "
+        f"{'' if options.drain_id.startswith(DRAIN_PREFIX) else earlier}{over}"
+    )
+
+
 class QueueReader(DataSourceReader):
     """Reads one queue. It is made on the driver and copied to the executors."""
 
@@ -87,7 +117,7 @@ class QueueReader(DataSourceReader):
                     options.queue, options.drain_id, options.max_records, options.drain_timeout_ms
                 )
                 if state == "acknowledged":
-                    raise self._is_acknowledged()
+                    raise acknowledged_before(options)
             goal = options.min_partitions or PARTITIONS
             # Cut finely where slices are joined here: how many messages there are is known only afterwards.
             is_fine = bool(options.max_records_per_partition or (options.max_records and not options.is_drain))
@@ -140,16 +170,6 @@ class QueueReader(DataSourceReader):
                 yield batch
         if options.is_drain and read != partition.messages:
             raise self._is_gone(partition, read, "others were acknowledged since")
-
-    def _is_acknowledged(self) -> AlreadyAcknowledged:
-        """The error where nothing is left: a DataFrame without rows would be written over what an earlier run wrote."""
-        options = self._options
-        over = "the block of shardmq.spark.drain is over: use the DataFrame inside the block"
-        earlier = "an earlier run was done with them: give another drainId for what came since; or "
-        return AlreadyAcknowledged(
-            f"queue '{options.queue}': messages reserved as '{options.drain_id}' are acknowledged, as "
-            f"{'' if options.drain_id.startswith(DRAIN_PREFIX) else earlier}{over}"
-        )
 
     def _is_gone(self, partition: Slice, read: int, why: str) -> PreconditionFailed:
         options = self._options
