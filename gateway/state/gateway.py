@@ -203,11 +203,6 @@ class GatewayState:
         self._dropping = self._event_exchange.look, self._firehose.look
 
     @property
-    def broker(self) -> str:
-        """The broker's id; "" where the coordinator is of a version that does not tell it."""
-        return "" if self._identity is None else self._identity[0]
-
-    @property
     def limits(self) -> dict[str, int]:
         """The watermarks, in bytes."""
         return self.watermarks.limits
