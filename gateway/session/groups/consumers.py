@@ -6,7 +6,8 @@ from typing import Protocol
 from shardmq.bus.coordinator_link import Reply
 from shardmq.gateway.links.consumer import Consumer
 from shardmq.gateway.session.client import Client
-from shardmq.gateway.session.groups.member import Member, MembersChannel
+from shardmq.gateway.session.groups.channel import MembersChannel
+from shardmq.gateway.session.groups.member import Member
 from shardmq.gateway.session.groups.ordered import OrderedMember
 from shardmq.gateway.session.groups.shared import SharedMember
 from shardmq.gateway.session.groups.subscription import Subscription

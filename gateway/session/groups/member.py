@@ -13,11 +13,11 @@ from typing import ClassVar, Final, Protocol
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.messages.shard import Delivered
 from shardmq.errors import RequestError
-from shardmq.gateway.links.consumer import Consumer, HeldDelivery
+from shardmq.gateway.links.consumer import Consumer
 from shardmq.gateway.session import large_messages
 from shardmq.gateway.session.client import Client
-from shardmq.gateway.session.delivery_tags import DeliveryTags
 from shardmq.gateway.session.groups.beginning import Beginning
+from shardmq.gateway.session.groups.channel import MembersChannel
 from shardmq.gateway.session.groups.partition import MemberPartition
 from shardmq.gateway.session.groups.subscription import Subscription
 from shardmq.gateway.session.prefetch.limits import PrefetchLimits
@@ -30,24 +30,6 @@ RELEASE_SECONDS: Final = 30.0
 
 EVERYTHING: Final = 1 << 63
 """Above every offset."""
-
-
-class MembersChannel(Protocol):
-    """The consumers of the channel that a member is on."""
-
-    @property
-    def number(self) -> int:
-        """The client's number of the channel."""
-
-    @property
-    def all_tags(self) -> Sequence[DeliveryTags[HeldDelivery]]:
-        """The delivery tags of what its consumers hold."""
-
-    def pass_on(self, consumer: Consumer, delivered: Delivered) -> None:
-        """Number messages and hand them to the client."""
-
-    def disown(self, consumer: Consumer, start: int, end: int) -> None:
-        """Ignore what the client settles of messages [start, end) that it has."""
 
 
 class MembersOwner(Protocol):

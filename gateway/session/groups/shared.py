@@ -16,7 +16,8 @@ from shardmq.errors import NotFound, ReplyCode, RequestError
 from shardmq.gateway.links.consumer import Consumer
 from shardmq.gateway.links.requests import FOREVER
 from shardmq.gateway.session.client import Client
-from shardmq.gateway.session.groups.member import Member, MembersChannel, MembersOwner
+from shardmq.gateway.session.groups.channel import MembersChannel
+from shardmq.gateway.session.groups.member import Member, MembersOwner
 from shardmq.gateway.session.groups.partition import MemberPartition, retry_seconds
 from shardmq.gateway.session.groups.permits import PERMITS_MAX, ROTATE_SECONDS, Permits, even_share
 from shardmq.gateway.session.groups.subscription import Subscription

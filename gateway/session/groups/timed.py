@@ -20,7 +20,8 @@ from shardmq.bus.messages.shard import Delivered
 from shardmq.errors import NotFound, RequestError, Unavailable
 from shardmq.gateway.links.consumer import Consumer, HeldDelivery
 from shardmq.gateway.session.client import Client
-from shardmq.gateway.session.groups.member import MembersChannel, MembersOwner
+from shardmq.gateway.session.groups.channel import MembersChannel
+from shardmq.gateway.session.groups.member import MembersOwner
 from shardmq.gateway.session.groups.ordered import OrderedMember
 from shardmq.gateway.session.groups.partition import RETRY_SECONDS, MemberPartition
 from shardmq.gateway.session.groups.subscription import Subscription

@@ -300,8 +300,7 @@ class BrokerConnection:
             AuthenticationFailed: user, password or virtual host were refused.
         """
         self.connect()
-        assert self._link is not None
-        return self._link.broker
+        return "" if self._link is None else self._link.broker
 
     @property
     def unsent(self) -> int:
