@@ -99,7 +99,7 @@ class Guest:
 
     def let_go(self) -> list[Ack | Release]:
         """What the shard hears of acks and releases until it is asked to count, which is answered."""
-        self.answer(Counts, (0, 0))
+        self.answer(Counts, [0, 0])
         heard = self.stage.shards[0].heard
         said = [message for message in heard if isinstance(message, Ack | Release)]
         heard[:] = [message for message in heard if not isinstance(message, Ack | Release)]

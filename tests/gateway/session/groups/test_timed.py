@@ -73,7 +73,7 @@ def test_one_whose_oldest_message_stays_leaves_with_all_its_partitions(guest: Gu
     assert guest.hear(GroupRevoked) == GroupRevoked(1, "c", [0, 1], True)
     assert not any(isinstance(said, LeaveGroup) for said in guest.stage.news), "its acks may be on their way"
     assert guest.let_go() == [Release(first.consumer), Release(second.consumer)]
-    guest.answer(Counts, (0, 0))
+    guest.answer(Counts, [0, 0])
     assert guest.news(LeaveGroup) == LeaveGroup(joined.member)
     assert not any(isinstance(said, GroupReleased) for said in guest.stage.news), "it would get them again"
 
