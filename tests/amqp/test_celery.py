@@ -111,10 +111,13 @@ def worker(start_worker: StartWorker) -> Worker:
     return start_worker("main", "--pool", "threads", "--concurrency", "2", "-Q", queues, "--task-events")
 
 
-def start_alone(start_worker: StartWorker, name: str, queue: str) -> Worker:
-    """A worker that does one task at a time, and takes no other meanwhile where that is acknowledged late."""
+def start_alone(start_worker: StartWorker, name: str, queue: str, pool: str = "solo") -> Worker:
+    """A worker that does one task at a time, and takes no other meanwhile where that is acknowledged late.
+
+    A `solo` one does nothing else meanwhile: it may have a task before it says that it is ready, and has no heartbeats.
+    """
     options = ("--without-gossip", "--without-mingle", "--prefetch-multiplier", "1", "--concurrency", "1")
-    return start_worker(name, "--pool", "solo", "-Q", queue, *options)
+    return start_worker(name, "--pool", pool, "-Q", queue, *options)
 
 
 def test_results_come_back_by_rpc(tasks: Any) -> None:
@@ -241,7 +244,7 @@ def test_a_worker_reserves_as_many_tasks_as_it_says_of_all_its_queues_together(
     tasks: Any, start_worker: StartWorker, native: shardmq.Connection, tmp_path: Path
 ) -> None:
     queues = ("tasks.left", "tasks.right")
-    start_alone(start_worker, "busy", ",".join(queues))
+    start_alone(start_worker, "busy", ",".join(queues), "threads")
     assert prefetch(native, queues[0]) == prefetch(native, queues[1]) == 1
     files = [tmp_path / f"{queue}-{number}" for queue in queues for number in range(2)]
     results = [tasks.wait_for.apply_async((str(file),), queue=file.name[:-2]) for file in files]
@@ -252,7 +255,7 @@ def test_a_worker_reserves_as_many_tasks_as_it_says_of_all_its_queues_together(
     until(running)
     until(lambda: unacked(native, queues) == 1, "more than the one that runs is reserved")
     assert len(running()) == 1
-    start_alone(start_worker, "idle", ",".join(queues))
+    start_alone(start_worker, "idle", ",".join(queues), "threads")
     until(lambda: len(running()) == 2, "what a busy worker has no room for does not come to another one")
     until(lambda: unacked(native, queues) == 2, "more than the two that run are reserved")
     for _ in files:
