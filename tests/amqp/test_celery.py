@@ -247,7 +247,7 @@ def test_a_worker_reserves_as_many_tasks_as_it_says_of_all_its_queues_together(
     start_alone(start_worker, "busy", ",".join(queues), "threads")
     assert prefetch(native, queues[0]) == prefetch(native, queues[1]) == 1
     files = [tmp_path / f"{queue}-{number}" for queue in queues for number in range(2)]
-    results = [tasks.wait_for.apply_async((str(file),), queue=file.name[:-2]) for file in files]
+    results = [tasks.wait_for.apply_async((str(file), 3 * SECONDS), queue=file.name[:-2]) for file in files]
 
     def running() -> list[Path]:
         return [file for file in files if file.exists()]
