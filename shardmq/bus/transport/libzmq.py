@@ -9,7 +9,6 @@ import zmq
 
 from shardmq.bus.address import is_tcp
 from shardmq.bus.curve import CurveGuard, guard_of
-from shardmq.bus.transport.connection import CLOSE_SECONDS
 from shardmq.bus.transport.transport import ENVELOPES_PER_RECEIVE, NO_ENVELOPE, RECEIVE_BYTES, Envelope, Received
 from shardmq.errors import StartupRefused
 
@@ -164,9 +163,9 @@ class ZmqDealer:
         self._connections += 1
         self.zmq_socket.setsockopt(zmq.ROUTING_ID, b"%s.%d" % (self._identity, self._connections))
 
-    def close(self, seconds: float = CLOSE_SECONDS) -> None:
-        """Close the socket; libzmq's threads go on sending what waits, for so long."""
-        self.zmq_socket.close(int(seconds * 1000))
+    def close(self) -> None:
+        """Close the socket."""
+        self.zmq_socket.close()
 
 
 class ZmqRouter:
@@ -239,9 +238,9 @@ class ZmqRouter:
     def tick(self, now: float) -> None:
         """Look after connections; called every tenth of a second or so."""
 
-    def close(self, seconds: float = CLOSE_SECONDS) -> None:
-        """Stop listening; libzmq's threads go on sending what waits, for so long."""
-        self.zmq_socket.close(int(seconds * 1000))
+    def close(self) -> None:
+        """Stop listening."""
+        self.zmq_socket.close()
 
     def _next(self) -> Received:
         if self.guard is None:
