@@ -19,8 +19,9 @@ from shardmq.protocol.native.operations.transaction import TransactionCommit
 from shardmq.spark.connection import protocol as wire
 from shardmq.spark.connection.protocol import FIELDS, Op
 
-LEFT_OUT = {Op.BASIC_PUBLISH: ("growth",)}
-"""Fields at the end that are not sent: Spark's transactions have the partitions of their beginning."""
+LEFT_OUT = {Op.BASIC_PUBLISH: ("growth",), Op.GROUP_OFFSETS: ("partitions",)}
+"""Fields at the end that are not sent: Spark's transactions have the partitions of their beginning, and all partitions
+are asked for."""
 
 SIZES = [0, 1, 255, 256, 65_535, 65_536, 300_000]
 

@@ -49,7 +49,7 @@ def stand_out(guest: Guest, joined: GroupMember, asked: Consume) -> int:
 
 def look(guest: Guest, joined: GroupMember, times: int) -> None:
     """Have the gateway look at a member, as it does LOOKS times in the member's time."""
-    member, done = guest.stage.state.memberships._joined[joined.member], threading.Event()
+    member, done = guest.stage.state.memberships._ordered[joined.member], threading.Event()
 
     def look_now() -> None:
         for _ in range(times):
