@@ -1,5 +1,6 @@
 """Processes of a broker are forks of `shardmq up`: they are called what they do, and have nothing else of it."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -43,7 +44,10 @@ def cold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 def opened(pid: int) -> set[str]:
     """Files, sockets and pipes that a process has open, but what it says."""
-    found = {str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir() if int(each.name) > 2}
+    found = set()
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it has just closed that
+            found.update([str(each.readlink())] if int(each.name) > 2 else [])
     return {each for each in found if not each.startswith(("anon_inode:", "/dev/"))}
 
 
