@@ -29,6 +29,14 @@ from tests.client.core.harness import Waiter, delivery, hear, sent
 from tests.client.core.recovering import LOST, ask, consume, let_in, opened, publish, restore
 
 
+def come_back(core: ConnectionCore) -> None:
+    """Lose the connection, open another one, and its only channel; what comes next is left to be answered."""
+    core.break_off(LOST)
+    let_in(core)
+    [opening] = sent(core)
+    hear(core, Ok(opening.request, 1))
+
+
 def test_channels_exchanges_queues_bindings_and_consumers_come_back_in_that_order() -> None:
     core, channel, witness = opened()
     inbox = consume(core, channel, "q", "c")
@@ -100,10 +108,7 @@ def test_a_server_named_queue_that_is_still_there_is_kept() -> None:
 def test_what_the_lost_connection_still_holds_is_asked_for_again_after_a_rest() -> None:
     core, channel, witness = opened()
     ask(core, channel, QueueDeclare, "mine", False, {}, True, result={"queue": "mine", "messages": 0, "consumers": 0})
-    core.break_off(LOST)
-    let_in(core)
-    [opening] = sent(core)
-    hear(core, Ok(opening.request, 1))
+    come_back(core)
     for _ in range(3):
         [declaring] = sent(core)
         assert not core.is_pausing
@@ -117,10 +122,7 @@ def test_what_the_lost_connection_still_holds_is_asked_for_again_after_a_rest() 
 def test_what_cannot_be_made_again_is_told_and_its_consumer_ends() -> None:
     core, channel, witness = opened()
     inbox = consume(core, channel, "deleted by somebody", "c")
-    core.break_off(LOST)
-    let_in(core)
-    [opening] = sent(core)
-    hear(core, Ok(opening.request, 1))
+    come_back(core)
     [consuming] = sent(core)
     hear(core, Refused(consuming.request, 1, 404, "no queue"))
     assert core.state.is_up
@@ -142,10 +144,7 @@ def consume_exclusively(core: ConnectionCore, channel: ChannelCore) -> Waiter:
 def test_an_exclusive_consumer_is_begun_anew_when_that_of_the_lost_connection_is_gone() -> None:
     core, channel, witness = opened()
     inbox = consume_exclusively(core, channel)
-    core.break_off(LOST)
-    let_in(core)
-    [opening] = sent(core)
-    hear(core, Ok(opening.request, 1))
+    come_back(core)
     refuse_exclusive(core, 3)
     assert core.state.is_up, "nothing else waits for it"
     assert witness.told[-1].failed == []
@@ -170,10 +169,7 @@ def refuse_exclusive(core: ConnectionCore, times: int) -> None:
 def test_an_exclusive_consumer_that_another_keeps_ends_in_the_end_and_the_connection_goes_on() -> None:
     core, channel, _ = opened()
     inbox = consume_exclusively(core, channel)
-    core.break_off(LOST)
-    let_in(core)
-    [opening] = sent(core)
-    hear(core, Ok(opening.request, 1))
+    come_back(core)
     refuse_exclusive(core, PAUSES_MAX)
     [consuming] = sent(core)
     hear(core, Refused(consuming.request, 1, 403, "queue 'q' in vhost '/' in exclusive use"))
@@ -184,10 +180,7 @@ def test_an_exclusive_consumer_that_another_keeps_ends_in_the_end_and_the_connec
 def test_an_exclusive_consumer_that_the_program_begins_anew_meanwhile_is_one_consumer() -> None:
     core, channel, _ = opened()
     consume_exclusively(core, channel)
-    core.break_off(LOST)
-    let_in(core)
-    [opening] = sent(core)
-    hear(core, Ok(opening.request, 1))
+    come_back(core)
     [consuming] = sent(core)
     hear(core, Refused(consuming.request, 1, 403, "queue 'q' in vhost '/' in exclusive use"))
     core.cancel(channel, "c", Waiter())
@@ -202,10 +195,7 @@ def test_a_connection_that_is_lost_again_asks_for_its_exclusive_consumer_in_the_
     core, channel, _ = opened()
     inbox = consume_exclusively(core, channel)
     for _ in range(2):
-        core.break_off(LOST)
-        let_in(core)
-        [opening] = sent(core)
-        hear(core, Ok(opening.request, 1))
+        come_back(core)
         refuse_exclusive(core, 1)
     core.break_off(LOST)
     let_in(core)
@@ -218,10 +208,7 @@ def test_a_connection_that_is_lost_again_asks_for_its_exclusive_consumer_in_the_
 def test_a_consumer_that_may_not_consume_any_more_ends_at_once() -> None:
     core, channel, _ = opened()
     inbox = consume(core, channel, "q", "c")
-    core.break_off(LOST)
-    let_in(core)
-    [opening] = sent(core)
-    hear(core, Ok(opening.request, 1))
+    come_back(core)
     [consuming] = sent(core)
     hear(core, Refused(consuming.request, 1, 403, "access to queue 'q' refused"))
     assert core.state.is_up
@@ -232,10 +219,7 @@ def test_a_consumer_that_may_not_consume_any_more_ends_at_once() -> None:
 def test_a_consumer_that_is_ended_between_two_tries_is_not_begun_anew(is_closed: bool) -> None:
     core, channel, witness = opened()
     inbox = consume_exclusively(core, channel)
-    core.break_off(LOST)
-    let_in(core)
-    [opening] = sent(core)
-    hear(core, Ok(opening.request, 1))
+    come_back(core)
     [consuming] = sent(core)
     hear(core, Refused(consuming.request, 1, 403, "queue 'q' in vhost '/' in exclusive use"))
     ended = Waiter()
@@ -329,10 +313,7 @@ def test_a_channel_that_is_given_up_while_it_is_opened_anew_is_closed() -> None:
 def test_a_channel_opened_and_a_consumer_cancelled_while_it_is_restored() -> None:
     core, channel, _ = opened()
     inbox = consume(core, channel, "q", "c")
-    core.break_off(LOST)
-    let_in(core)
-    [opening] = sent(core)
-    hear(core, Ok(opening.request, 1))
+    come_back(core)
     [consuming] = sent(core)
     reply, cancelled = Waiter(), Waiter()
     late = core.open_channel(Waiter(), reply)
